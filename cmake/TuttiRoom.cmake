@@ -1,0 +1,47 @@
+# One room = one folder = one static library tutti_<room> = one namespace tutti::<room>.
+#
+#   tutti_room(net SOURCES a.cc b.cc DEPS base TESTS a_test.cc MULTIPROC b_multiproc_test.cc LIBRARIES fmt::fmt)
+#
+# DEPS are rooms, and are checked against script/rooms.txt by script/check-rooms; LIBRARIES come from outside.
+# TESTS run with label "unit", MULTIPROC with label "multiproc".
+
+find_program(TUTTI_CCACHE ccache)
+if(TUTTI_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TUTTI_CCACHE})
+endif()
+
+add_library(tutti_flags INTERFACE)
+target_compile_features(tutti_flags INTERFACE cxx_std_20)
+target_compile_options(tutti_flags INTERFACE -Wall -Wextra -Wno-psabi $<$<BOOL:${TUTTI_WERROR}>:-Werror>)
+target_include_directories(tutti_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+if(TUTTI_SANITIZE)
+  target_compile_options(tutti_flags INTERFACE -fsanitize=${TUTTI_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(tutti_flags INTERFACE -fsanitize=${TUTTI_SANITIZE})
+  target_compile_definitions(tutti_flags INTERFACE TUTTI_SANITIZED=1)
+endif()
+
+function(tutti_test name label source)
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE ${ARGN} GTest::gtest GTest::gtest_main)
+  gtest_discover_tests(${name} PROPERTIES LABELS ${label} TIMEOUT 300 DISCOVERY_TIMEOUT 60)
+endfunction()
+
+function(tutti_room room)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBRARIES;TESTS;MULTIPROC" ${ARGN})
+  set(target tutti_${room})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  target_link_libraries(${target} PUBLIC tutti_flags ${ARG_LIBRARIES})
+  foreach(dep IN LISTS ARG_DEPS)
+    target_link_libraries(${target} PUBLIC tutti_${dep})
+  endforeach()
+  if(GTest_FOUND)
+    foreach(kind TESTS MULTIPROC)
+      string(REPLACE "TESTS" "unit" label ${kind})
+      string(TOLOWER ${label} label)
+      foreach(source IN LISTS ARG_${kind})
+        get_filename_component(stem ${source} NAME_WE)
+        tutti_test(${room}_${stem} ${label} ${source} ${target})
+      endforeach()
+    endforeach()
+  endif()
+endfunction()

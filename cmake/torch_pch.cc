@@ -1,0 +1,1 @@
+// Holds the precompiled libtorch header that the rooms above grad share (see TuttiTorch.cmake).

@@ -1,0 +1,33 @@
+#include "base/crypto.h"
+
+#include <gtest/gtest.h>
+
+namespace tutti {
+namespace {
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+TEST(Crypto, Sha256MatchesTheStandardsExample) {
+  EXPECT_EQ(sha256_hex(bytes_of("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(Crypto, StreamingGivesTheSameDigest) {
+  EXPECT_EQ(Sha256().update("a").update("").update("bc").digest(), sha256(bytes_of("abc")));
+}
+
+TEST(Crypto, HmacMatchesRfc4231Case2) {
+  EXPECT_EQ(to_hex(hmac_sha256(bytes_of("Jefe"), bytes_of("what do ya want for nothing?"))),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+TEST(Crypto, RandomBytesDiffer) {
+  Digest a{};
+  Digest b{};
+  fill_random(a);
+  fill_random(b);
+  EXPECT_FALSE(equal_secret(a, b));
+  EXPECT_TRUE(equal_secret(a, a));
+}
+
+}  // namespace
+}  // namespace tutti

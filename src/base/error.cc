@@ -1,0 +1,29 @@
+#include "base/error.h"
+
+#include <cerrno>
+#include <cstring>
+
+namespace tutti {
+namespace {
+
+std::string describe(const PeerFault& f, const char* verdict) {
+  return fmt::format("rank {}: rank {} {} in {} (waited {:.1f} s)", to_int(f.rank), to_int(f.peer), verdict,
+                     f.operation, static_cast<double>(f.waited.count()) / 1000.0);
+}
+
+}  // namespace
+
+PeerLost::PeerLost(PeerFault f) : RunError(describe(f, "was lost")), fault(std::move(f)) {}
+
+Timeout::Timeout(PeerFault f) : RunError(describe(f, "did not answer")), fault(std::move(f)) {}
+
+void throw_errno(const std::string& what) {
+  throw RunError(fmt::format("{}: {}", what, std::strerror(errno)));
+}
+
+void check_failed(const char* file, int line, const char* condition, const std::string& detail) {
+  throw std::logic_error(fmt::format("bug at {}:{}: {} does not hold{}{}", file, line, condition,
+                                     detail.empty() ? "" : ": ", detail));
+}
+
+}  // namespace tutti

@@ -1,0 +1,80 @@
+// The two kinds of failure.
+//
+// What can happen in the world (a peer dies, a file is damaged, a flag is wrong) is a typed exception below. Each
+// carries one line that says what and where; `main` turns UsageError's family into exit code 2 and RunError's
+// family into exit code 1. What cannot happen unless we made a mistake is TUTTI_CHECK.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+
+#include "base/rank.h"
+
+namespace tutti {
+
+// The run failed while it ran: exit code 1.
+struct RunError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// The input was wrong before anything ran: exit code 2.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// A flag, an environment variable or a configuration file says something that cannot be done.
+struct ConfigError : UsageError {
+  using UsageError::UsageError;
+};
+
+// A file of data or a checkpoint is missing, damaged or of another kind.
+struct DataError : UsageError {
+  using UsageError::UsageError;
+};
+
+// Who failed to answer whom, in what, and for how long.
+struct PeerFault {
+  Rank rank{};            // who noticed
+  Rank peer{};            // who is to blame
+  std::string operation;  // e.g. "all-reduce of bucket 2, step 17"
+  std::chrono::milliseconds waited{0};
+};
+
+// A peer is gone: its process ended or its connection closed.
+struct PeerLost : RunError {
+  explicit PeerLost(PeerFault f);
+  PeerFault fault;
+};
+
+// A peer is there and does not answer within the deadline.
+struct Timeout : RunError {
+  explicit Timeout(PeerFault f);
+  PeerFault fault;
+};
+
+// Somebody could not prove that he knows the job's secret.
+struct AuthError : RunError {
+  using RunError::RunError;
+};
+
+// Two ranks disagree about what to do next (a length, a sequence number): a bug or a mixed-up job, never retried.
+struct ProtocolError : RunError {
+  using RunError::RunError;
+};
+
+// Throws std::system_error's text for errno as a RunError: "open build/x: Permission denied".
+[[noreturn]] void throw_errno(const std::string& what);
+
+[[noreturn]] void check_failed(const char* file, int line, const char* condition, const std::string& detail);
+
+}  // namespace tutti
+
+// A bug if false. The detail is a fmt format string with its arguments.
+#define TUTTI_CHECK(condition, ...)                                                          \
+  do {                                                                                       \
+    if (!(condition)) [[unlikely]]                                                           \
+      ::tutti::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
+  } while (false)

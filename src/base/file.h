@@ -1,0 +1,72 @@
+// Files and descriptors: owned, mapped, and written so that a reader sees the old content or the new, never half.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tutti {
+
+// Owns a file descriptor.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~UniqueFd() { reset(); }
+
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset();
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+// A mapping of a whole file or a part of one; unmapped when destroyed.
+class Mapping {
+ public:
+  enum class Access { read, write_shared };
+
+  Mapping() = default;
+  // Maps `bytes` of fd from offset 0. Zero bytes give an empty mapping. Throws RunError.
+  Mapping(int fd, std::size_t bytes, Access access);
+  Mapping(Mapping&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  Mapping& operator=(Mapping&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Mapping();
+
+  std::span<std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<std::byte> bytes_;
+};
+
+// Maps a file read-only. Throws DataError that names the path.
+Mapping map_file(const std::filesystem::path& path);
+
+// The whole file as text. Throws DataError that names the path.
+std::string read_file(const std::filesystem::path& path);
+
+// Writes beside `path`, fsyncs, renames over it and fsyncs the folder. On failure nothing is left and RunError
+// names the path.
+void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> content);
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+// An anonymous file in memory; it has no name, so nothing can be left behind. Throws RunError.
+UniqueFd make_memory_file(const char* label, std::size_t bytes);
+
+// Writes all of it or throws RunError.
+void write_all(int fd, std::span<const std::byte> bytes, const std::string& what);
+
+}  // namespace tutti

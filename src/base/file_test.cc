@@ -1,0 +1,47 @@
+#include "base/file.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/scratch_folder.h"
+
+namespace tutti {
+namespace {
+
+TEST(File, AtomicWriteReplacesAndLeavesNothingElse) {
+  const ScratchFolder folder;
+  const auto path = folder.path() / "a.txt";
+  write_file_atomically(path, std::string_view("old"));
+  write_file_atomically(path, std::string_view("new content"));
+  EXPECT_EQ(read_file(path), "new content");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(File, FailedWriteNamesThePathAndLeavesNothing) {
+  try {
+    write_file_atomically("/proc/no-such-folder/x", std::string_view("y"));
+    FAIL();
+  } catch (const RunError& e) {
+    EXPECT_NE(std::string(e.what()).find("/proc/no-such-folder/x"), std::string::npos);
+  }
+}
+
+TEST(File, MissingFileNamesThePath) {
+  try {
+    map_file("/no/such/file");
+    FAIL();
+  } catch (const DataError& e) {
+    EXPECT_NE(std::string(e.what()).find("/no/such/file"), std::string::npos);
+  }
+}
+
+TEST(File, EmptyFileMapsToNothing) {
+  const ScratchFolder folder;
+  write_file_atomically(folder.path() / "e", std::string_view());
+  EXPECT_TRUE(map_file(folder.path() / "e").bytes().empty());
+}
+
+TEST(File, FolderIsNoFile) { EXPECT_THROW(map_file("/"), DataError); }
+
+}  // namespace
+}  // namespace tutti
