@@ -1,0 +1,162 @@
+#include "net/acceptor.h"
+
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+#include <list>
+
+#include "base/error.h"
+
+namespace tutti::net {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+struct Acceptor::Shared : std::enable_shared_from_this<Shared> {
+  Shared(asio::io_context& io, const Secret& s, Rank me, Admission a, Entry e)
+      : acceptor(io), pause(io), secret(s), self(me), admit(std::move(a)), enter(std::move(e)) {}
+
+  void accept_next();
+  void forget(const Session* session);
+
+  Tcp::acceptor acceptor;
+  asio::steady_timer pause;  // after a failed accept, e.g. for want of descriptors
+  Secret secret;
+  Rank self;
+  Admission admit;
+  Entry enter;
+  std::uint64_t strangers = 0;
+  std::list<std::weak_ptr<Session>> pending;
+};
+
+// One caller's handshake. Keeps itself alive through the operations it waits for.
+class Acceptor::Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(std::shared_ptr<Shared> shared, Tcp::socket socket)
+      : shared_(std::move(shared)), socket_(std::move(socket)), timer_(socket_.get_executor()) {}
+
+  ~Session() { shared_->forget(this); }
+
+  void start() {
+    timer_.expires_after(kHandshakeTime);
+    timer_.async_wait([self = shared_from_this()](error_code e) {
+      if (!e) self->refuse();
+    });
+    read(hello_, [this] {
+      const auto challenge = answer(shared_->secret, hello_, shared_->self);
+      if (!challenge) return refuse();
+      challenge_ = *challenge;
+      write(challenge_, [this] { read(response_, [this] { decide(); }); });
+    });
+  }
+
+  void refuse() {
+    if (done_) return;
+    ++shared_->strangers;
+    finish();
+    error_code ignored;
+    socket_.close(ignored);
+  }
+
+ private:
+  void decide() {
+    const Rank from{hello_.from};
+    if (!accept(shared_->secret, hello_, challenge_, response_)) return refuse();
+    if (!shared_->admit(from)) {
+      welcome_.accepted = 0;
+      return write(welcome_, [this] { refuse(); });
+    }
+    write(welcome_, [this, from] {
+      finish();
+      shared_->enter(from, std::move(socket_));
+    });
+  }
+
+  void finish() {
+    done_ = true;
+    timer_.cancel();
+  }
+
+  template <typename T, typename Next>
+  void read(T& into, Next next) {
+    asio::async_read(socket_, asio::buffer(&into, sizeof into),
+                     [self = shared_from_this(), next](error_code e, std::size_t) {
+                       if (self->done_) return;
+                       e ? self->refuse() : next();
+                     });
+  }
+
+  template <typename T, typename Next>
+  void write(const T& from, Next next) {
+    asio::async_write(socket_, asio::buffer(&from, sizeof from),
+                      [self = shared_from_this(), next](error_code e, std::size_t) {
+                        if (self->done_) return;
+                        e ? self->refuse() : next();
+                      });
+  }
+
+  std::shared_ptr<Shared> shared_;
+  Tcp::socket socket_;
+  asio::steady_timer timer_;
+  Hello hello_;
+  Challenge challenge_;
+  Response response_;
+  Welcome welcome_;
+  bool done_ = false;
+};
+
+void Acceptor::Shared::forget(const Session*) {
+  pending.remove_if([](const std::weak_ptr<Session>& s) { return s.expired(); });
+}
+
+void Acceptor::Shared::accept_next() {
+  acceptor.async_accept([self = shared_from_this()](error_code e, Tcp::socket socket) {
+    if (!self->acceptor.is_open()) return;
+    if (e) {
+      self->pause.expires_after(std::chrono::milliseconds(50));
+      self->pause.async_wait([self](error_code cancelled) {
+        if (!cancelled && self->acceptor.is_open()) self->accept_next();
+      });
+      return;
+    }
+    if (self->pending.size() >= kPending) {
+      if (const auto oldest = self->pending.front().lock()) oldest->refuse();
+      self->pending.pop_front();
+    }
+    const auto session = std::make_shared<Session>(self, std::move(socket));
+    self->pending.push_back(session);
+    session->start();
+    self->accept_next();
+  });
+}
+
+Acceptor::Acceptor(asio::io_context& io, const std::string& address, std::uint16_t port, const Secret& secret,
+                   Rank self, Admission admit, Entry enter)
+    : shared_(std::make_shared<Shared>(io, secret, self, std::move(admit), std::move(enter))) {
+  try {
+    const Tcp::endpoint where(asio::ip::make_address(address), port);
+    shared_->acceptor.open(where.protocol());
+    shared_->acceptor.set_option(Tcp::acceptor::reuse_address(true));
+    shared_->acceptor.bind(where);
+    shared_->acceptor.listen();
+  } catch (const boost::system::system_error& e) {
+    throw RunError(fmt::format("cannot listen on {}:{}: {}", address, port, e.code().message()));
+  }
+  shared_->accept_next();
+}
+
+Acceptor::~Acceptor() { close(); }
+
+Tcp::endpoint Acceptor::endpoint() const { return shared_->acceptor.local_endpoint(); }
+
+std::uint64_t Acceptor::strangers() const { return shared_->strangers; }
+
+void Acceptor::close() {
+  error_code ignored;
+  shared_->acceptor.close(ignored);
+  shared_->pause.cancel();
+  for (const auto& weak : std::exchange(shared_->pending, {})) {
+    if (const auto session = weak.lock()) session->refuse();
+  }
+}
+
+}  // namespace tutti::net

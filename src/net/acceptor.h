@@ -1,0 +1,49 @@
+// The listening end: takes connections, lets in only those that prove the secret, counts the others.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <memory>
+
+#include "net/auth.h"
+
+namespace tutti::net {
+
+using Tcp = boost::asio::ip::tcp;
+
+// Runs on the io_context it is given and on the one thread that runs that. A connection that has not proven itself
+// holds a few hundred bytes, at most kHandshakeTime long, at most kPending of them at once; the oldest goes first.
+class Acceptor {
+ public:
+  static constexpr auto kHandshakeTime = std::chrono::seconds(5);
+  static constexpr std::size_t kPending = 256;
+
+  // Whether a rank that proved the secret may come in; a second caller for one rank may not.
+  using Admission = std::function<bool(Rank from)>;
+  // Receives each one that came in.
+  using Entry = std::function<void(Rank from, Tcp::socket socket)>;
+
+  // Listens on address, port 0 = any. Throws RunError that names the address.
+  Acceptor(boost::asio::io_context& io, const std::string& address, std::uint16_t port, const Secret& secret,
+           Rank self, Admission admit, Entry enter);
+  ~Acceptor();
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+  Tcp::endpoint endpoint() const;
+
+  // How many were closed because they sent something else, knew another secret, or were too slow.
+  std::uint64_t strangers() const;
+
+  // No more callers; pending ones are closed.
+  void close();
+
+ private:
+  struct Shared;
+  class Session;
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace tutti::net

@@ -1,0 +1,108 @@
+#include "net/acceptor.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <future>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+#include "net/dial.h"
+
+namespace tutti::net {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(20);
+
+// An acceptor for rank 0 on its own thread, which lets every rank in once.
+class AcceptorTest : public ::testing::Test {
+ protected:
+  ~AcceptorTest() override {
+    io_.stop();
+    runner_.join();
+  }
+
+  Endpoint where() const { return {"127.0.0.1", acceptor_.endpoint().port()}; }
+
+  Tcp::socket connect_raw() {
+    Tcp::socket socket(client_io_);
+    socket.connect(acceptor_.endpoint());
+    return socket;
+  }
+
+  // Until the listener has closed it.
+  static void expect_closed(Tcp::socket& socket) {
+    boost::system::error_code e;
+    std::array<char, 512> buffer{};
+    while (!e) socket.read_some(boost::asio::buffer(buffer), e);
+    EXPECT_TRUE(e == boost::asio::error::eof || e == boost::asio::error::connection_reset) << e.message();
+  }
+
+  std::uint64_t strangers() {
+    std::promise<std::uint64_t> count;
+    boost::asio::post(io_, [&] { count.set_value(acceptor_.strangers()); });
+    return count.get_future().get();
+  }
+
+  Secret secret_ = make_secret();
+  boost::asio::io_context io_;
+  boost::asio::io_context client_io_;
+  std::set<int> entered_;
+  Acceptor acceptor_{io_,     "127.0.0.1", 0, secret_, Rank{0}, [this](Rank r) { return !entered_.contains(to_int(r)); },
+                     [this](Rank r, Tcp::socket s) {
+                       entered_.insert(to_int(r));
+                       sockets_.push_back(std::move(s));
+                     }};
+  std::vector<Tcp::socket> sockets_;
+  std::thread runner_{[this] { io_.run(); }};
+};
+
+TEST_F(AcceptorTest, LetsInWhoKnowsTheSecret) {
+  EXPECT_TRUE(dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
+  EXPECT_EQ(strangers(), 0U);
+}
+
+TEST_F(AcceptorTest, ClosesAndCountsGarbage) {
+  auto socket = connect_raw();
+  boost::asio::write(socket, boost::asio::buffer(std::string(4096, 'x')));
+  expect_closed(socket);
+  EXPECT_EQ(strangers(), 1U);
+  EXPECT_TRUE(dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
+}
+
+TEST_F(AcceptorTest, ClosesAndCountsAHugeLength) {
+  auto socket = connect_raw();
+  boost::asio::write(socket, boost::asio::buffer(std::string(64, '\xff')));
+  expect_closed(socket);
+  EXPECT_EQ(strangers(), 1U);
+}
+
+TEST_F(AcceptorTest, ClosesAndCountsAWrongSecret) {
+  EXPECT_THROW(dial(where(), make_secret(), Rank{1}, Rank{0}, Deadline::in(kPatience)), AuthError);
+  // That caller saw that the listener is none of his and left. One who answers all the same is closed, too.
+  auto socket = connect_raw();
+  const Hello hello = make_hello(Rank{1}, Rank{0});
+  boost::asio::write(socket, boost::asio::buffer(&hello, sizeof hello));
+  boost::asio::write(socket, boost::asio::buffer(std::string(sizeof(Response), 'r')));
+  expect_closed(socket);
+  EXPECT_EQ(strangers(), 2U);
+}
+
+TEST_F(AcceptorTest, TurnsAwayASecondCallerForOneRank) {
+  const auto first = dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience));
+  EXPECT_THROW(dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience)), AuthError);
+  EXPECT_EQ(entered_.size(), 1U);
+}
+
+TEST_F(AcceptorTest, ManyIdleStrangersDoNotKeepARankOut) {
+  std::vector<Tcp::socket> idle;
+  for (int i = 0; i < 600; ++i) idle.push_back(connect_raw());
+  EXPECT_TRUE(dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
+  EXPECT_GE(strangers(), 600U - Acceptor::kPending);
+}
+
+}  // namespace
+}  // namespace tutti::net

@@ -1,0 +1,28 @@
+// The calling end: connect, prove, be welcomed. Blocking, with a deadline.
+#pragma once
+
+#include "base/deadline.h"
+#include "base/file.h"
+#include "net/acceptor.h"
+
+namespace tutti::net {
+
+// Where a rank listens.
+struct Endpoint {
+  std::string host;  // an address in digits
+  std::uint16_t port = 0;
+};
+
+// A connected, authenticated socket, non-blocking and without delay. Retries while nobody listens yet. Throws
+// Timeout or PeerLost naming `to`, AuthError if the listener does not know the secret or turns us away.
+UniqueFd dial(const Endpoint& where, const Secret& secret, Rank self, Rank to, Deadline deadline);
+
+// Exactly these bytes over a non-blocking socket. Throws Timeout, PeerLost.
+void read_exactly(int fd, std::span<std::byte> into, Rank self, Rank peer, std::string_view doing, Deadline deadline);
+void write_exactly(int fd, std::span<const std::byte> bytes, Rank self, Rank peer, std::string_view doing,
+                   Deadline deadline);
+
+// What every data socket gets: non-blocking, TCP_NODELAY, dead peers found by keep-alive.
+void prepare_data_socket(int fd);
+
+}  // namespace tutti::net

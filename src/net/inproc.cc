@@ -1,0 +1,56 @@
+#include "net/inproc.h"
+
+#include <exception>
+#include <future>
+#include <thread>
+
+#include "net/segment_transport.h"
+#include "net/tcp_transport.h"
+
+namespace tutti::net {
+namespace {
+
+// Small: what threads of a test or benchmark exchange.
+constexpr std::size_t kArena = std::size_t{1} << 30;
+
+using Connect = std::function<std::unique_ptr<Transport>(Rank)>;
+
+void run_all(int world, const Connect& connect, const std::function<void(Transport&)>& body) {
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(world));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < world; ++r) {
+    threads.emplace_back([&, r] {
+      try {
+        const auto transport = connect(Rank{r});
+        body(*transport);
+      } catch (...) {
+        failures[static_cast<std::size_t>(r)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (const auto& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+}  // namespace
+
+void run_as_threads(Medium medium, int world, Clock::duration timeout, const std::function<void(Transport&)>& body) {
+  if (medium == Medium::memory) {
+    const auto segment = std::make_shared<const Segment>(Segment::create(world, kArena));
+    const auto options = segment_options(world, timeout);
+    run_all(world, [&](Rank r) { return std::make_unique<SegmentTransport>(segment, r, options); }, body);
+    return;
+  }
+  const Secret secret = make_secret();
+  std::vector<std::unique_ptr<Mesh>> meshes;
+  std::vector<Endpoint> endpoints;
+  for (int r = 0; r < world; ++r) {
+    meshes.push_back(std::make_unique<Mesh>(Rank{r}, world, secret, "127.0.0.1"));
+    endpoints.push_back(meshes.back()->endpoint());
+  }
+  run_all(world, [&](Rank r) { return meshes[static_cast<std::size_t>(to_int(r))]->connect(endpoints, timeout); }, body);
+}
+
+}  // namespace tutti::net

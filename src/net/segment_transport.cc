@@ -1,0 +1,216 @@
+#include "net/segment_transport.h"
+
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/process.h"
+
+namespace tutti::net {
+namespace {
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, Clock::duration at_most) {
+  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(at_most).count();
+  const timespec limit{ns / 1'000'000'000, ns % 1'000'000'000};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &limit, nullptr, 0);
+}
+
+void futex_wake_all(std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+std::vector<Rank> all_ranks(int world) {
+  std::vector<Rank> ranks;
+  for (int r = 0; r < world; ++r) ranks.push_back(Rank{r});
+  return ranks;
+}
+
+}  // namespace
+
+SegmentOptions segment_options(int world, Clock::duration timeout) {
+  const bool own_core = static_cast<std::size_t>(world) <= allowed_cores().size();
+  return {.timeout = timeout, .spin = own_core ? SegmentOptions{}.spin : Clock::duration::zero()};
+}
+
+SegmentTransport::SegmentTransport(std::shared_ptr<const Segment> segment, Rank rank, SegmentOptions options)
+    : StreamTransport(rank, segment->world(), options.timeout),
+      segment_(std::move(segment)),
+      options_(options),
+      seat_(segment_->seat(rank)),
+      pidfds_(static_cast<std::size_t>(segment_->world())) {
+  take_seat();
+}
+
+SegmentTransport::~SegmentTransport() {
+  seat_.state.store(SeatState::left);
+  ring_all();
+}
+
+void SegmentTransport::take_seat() {
+  auto expected = SeatState::empty;
+  seat_.pid.store(::getpid());
+  if (!seat_.state.compare_exchange_strong(expected, SeatState::taken)) {
+    throw RunError(fmt::format("rank {} is in this job already", to_int(rank())));
+  }
+  ring_all();
+  const Activity doing{"joining the job"};
+  const auto since = Clock::now();
+  for (const Rank peer : all_ranks(world())) {
+    const Seat& seat = segment_->seat(peer);
+    const auto there = [&] { return seat.state.load() != SeatState::empty; };
+    while (!there()) sleep_until(there, check_wait(peer, std::nullopt, since, doing));
+    const int pid = seat.pid.load();
+    // A process that died since shows as gone when we first ask; a thread of this process says so itself.
+    if (pid != ::getpid()) {
+      pidfds_[static_cast<std::size_t>(to_int(peer))] = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    }
+  }
+}
+
+// Dekker's handshake: the sleeper counts itself, then looks; the changer changes, then looks for sleepers. With a
+// full fence between on both sides at least one of them sees the other.
+void SegmentTransport::ring(Rank whom) const {
+  Seat& seat = segment_->seat(whom);
+  if (seat.sleepers.load(std::memory_order_seq_cst) == 0) return;
+  seat.bell.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake_all(seat.bell);
+}
+
+void SegmentTransport::ring_all() const {
+  for (const Rank r : all_ranks(world())) ring(r);
+}
+
+template <typename Ready>
+bool SegmentTransport::spin_until(const Ready& ready) const {
+  if (ready()) return true;
+  const auto until = Clock::now() + options_.spin;
+  while (Clock::now() < until) {
+    for (int i = 0; i < 64; ++i) {
+      if (ready()) return true;
+      relax();
+    }
+  }
+  return ready();
+}
+
+template <typename Ready>
+void SegmentTransport::sleep_until(const Ready& ready, Clock::duration at_most) const {
+  seat_.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const std::uint32_t seen = seat_.bell.load(std::memory_order_seq_cst);
+  if (!ready() && !cancelled()) futex_wait(seat_.bell, seen, at_most);
+  seat_.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+bool SegmentTransport::gone(Rank peer) {
+  if (peer == rank()) return false;
+  if (segment_->seat(peer).state.load() == SeatState::left) return true;
+  const UniqueFd& fd = pidfds_[static_cast<std::size_t>(to_int(peer))];
+  if (!fd) return segment_->seat(peer).pid.load() != ::getpid();
+  pollfd p{fd.get(), POLLIN, 0};
+  return ::poll(&p, 1, 0) == 1;
+}
+
+// Who is waited for may be waiting for another: a rank that died ends the operation for all, and is the one to name.
+std::optional<Rank> SegmentTransport::killed_peer() {
+  for (const Rank r : all_ranks(world())) {
+    if (segment_->seat(r).state.load() != SeatState::left && gone(r)) return r;
+  }
+  return std::nullopt;
+}
+
+void SegmentTransport::advance(std::uint64_t count) {
+  seat_.progress.store(count, std::memory_order_seq_cst);
+  for (int r = 0; r < world(); ++r) {
+    if (Rank{r} != rank()) ring(Rank{r});
+  }
+}
+
+void SegmentTransport::await(Rank peer, std::uint64_t count, const Activity& doing) {
+  const Seat& seat = segment_->seat(peer);
+  const auto reached = [&] { return seat.progress.load(std::memory_order_seq_cst) >= count; };
+  if (spin_until(reached)) return;
+  const auto since = Clock::now();
+  while (!reached()) {
+    std::optional<Rank> lost = killed_peer();
+    if (!lost && gone(peer)) lost = peer;
+    if (lost && reached()) return;
+    sleep_until(reached, check_wait(peer, lost, since, doing));
+  }
+}
+
+std::size_t SegmentTransport::put(Rank to, std::span<const std::byte> bytes) {
+  Channel& channel = segment_->channel(rank(), to);
+  const std::uint64_t written = channel.written.load(std::memory_order_relaxed);
+  const std::uint64_t taken = channel.taken.load(std::memory_order_acquire);
+  const std::size_t n = std::min(bytes.size(), Channel::kCapacity - static_cast<std::size_t>(written - taken));
+  if (n == 0) return 0;
+  const std::size_t at = written % Channel::kCapacity;
+  const std::size_t first = std::min(n, Channel::kCapacity - at);
+  std::memcpy(channel.ring + at, bytes.data(), first);
+  std::memcpy(channel.ring, bytes.data() + first, n - first);
+  channel.written.store(written + n, std::memory_order_seq_cst);
+  ring(to);
+  return n;
+}
+
+std::size_t SegmentTransport::take(Rank from, std::span<std::byte> into) {
+  Channel& channel = segment_->channel(from, rank());
+  const std::uint64_t taken = channel.taken.load(std::memory_order_relaxed);
+  const std::uint64_t written = channel.written.load(std::memory_order_acquire);
+  const std::size_t n = std::min(into.size(), static_cast<std::size_t>(written - taken));
+  if (n == 0) return 0;
+  const std::size_t at = taken % Channel::kCapacity;
+  const std::size_t first = std::min(n, Channel::kCapacity - at);
+  std::memcpy(into.data(), channel.ring + at, first);
+  std::memcpy(into.data() + first, channel.ring, n - first);
+  channel.taken.store(taken + n, std::memory_order_seq_cst);
+  ring(from);
+  return n;
+}
+
+void SegmentTransport::wait(const Interest& interest, Clock::duration at_most) {
+  const auto ready = [&] {
+    for (const Rank r : interest.to_read) {
+      const Channel& c = segment_->channel(r, rank());
+      if (c.written.load(std::memory_order_seq_cst) != c.taken.load(std::memory_order_relaxed)) return true;
+    }
+    for (const Rank r : interest.to_write) {
+      const Channel& c = segment_->channel(rank(), r);
+      const auto used = c.written.load(std::memory_order_relaxed) - c.taken.load(std::memory_order_seq_cst);
+      if (used < Channel::kCapacity) return true;
+    }
+    return false;
+  };
+  if (!spin_until(ready)) sleep_until(ready, at_most);
+}
+
+std::optional<Rank> SegmentTransport::lost_peer(const Interest& interest) {
+  for (const Rank r : interest.to_read) {
+    const Channel& c = segment_->channel(r, rank());
+    // What a peer wrote before it left still counts.
+    if (gone(r) && c.written.load() == c.taken.load()) return r;
+  }
+  for (const Rank r : interest.to_write) {
+    if (gone(r)) return r;
+  }
+  return killed_peer();
+}
+
+void SegmentTransport::cancel() {
+  StreamTransport::cancel();
+  seat_.bell.fetch_add(1);
+  futex_wake_all(seat_.bell);
+}
+
+}  // namespace tutti::net

@@ -1,0 +1,59 @@
+// The transport of ranks that share memory: `shm` (processes of one host) and `inproc` (threads of one process).
+// Both are this class; they differ only in how a rank's death is noticed, and both ways are always watched: a rank
+// that leaves says so in its seat, and a process that is killed is seen through its pidfd.
+#pragma once
+
+#include <memory>
+
+#include "net/segment.h"
+#include "net/stream_transport.h"
+
+namespace tutti::net {
+
+struct SegmentOptions {
+  Clock::duration timeout = std::chrono::seconds(30);
+  // How long a wait spins before it sleeps. Zero if there are more ranks than cores: the core is somebody else's.
+  Clock::duration spin = std::chrono::microseconds(50);
+};
+
+class SegmentTransport final : public StreamTransport, public PeerMemory {
+ public:
+  // Takes rank's seat and waits until all others are taken. Throws Timeout, RunError if the seat is taken already.
+  SegmentTransport(std::shared_ptr<const Segment> segment, Rank rank, SegmentOptions options = {});
+  ~SegmentTransport() override;  // leaves the seat: peers that still wait for this rank get PeerLost
+  SegmentTransport(const SegmentTransport&) = delete;
+  SegmentTransport& operator=(const SegmentTransport&) = delete;
+
+  PeerMemory* peer_memory() override { return this; }
+  void cancel() override;
+
+  std::span<std::byte> arena(Rank owner) override { return segment_->arena(owner); }
+  void advance(std::uint64_t count) override;
+  void await(Rank peer, std::uint64_t count, const Activity& doing) override;
+
+ private:
+  std::size_t put(Rank to, std::span<const std::byte> bytes) override;
+  std::size_t take(Rank from, std::span<std::byte> into) override;
+  void wait(const Interest& interest, Clock::duration at_most) override;
+  std::optional<Rank> lost_peer(const Interest& interest) override;
+
+  void take_seat();
+  void ring(Rank whom) const;
+  void ring_all() const;
+  bool gone(Rank peer);
+  std::optional<Rank> killed_peer();
+  template <typename Ready>
+  bool spin_until(const Ready& ready) const;
+  template <typename Ready>
+  void sleep_until(const Ready& ready, Clock::duration at_most) const;
+
+  std::shared_ptr<const Segment> segment_;
+  SegmentOptions options_;
+  Seat& seat_;
+  std::vector<UniqueFd> pidfds_;  // of the peers, by rank; none for ranks of this process
+};
+
+// Spin for a while only if each of `world` ranks can have a core of its own.
+SegmentOptions segment_options(int world, Clock::duration timeout);
+
+}  // namespace tutti::net

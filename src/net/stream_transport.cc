@@ -1,0 +1,149 @@
+#include "net/stream_transport.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace tutti::net {
+namespace {
+
+// Long enough to cost nothing, short enough that a dead peer is noticed "at once".
+constexpr auto kLivenessSlice = std::chrono::milliseconds(20);
+
+}  // namespace
+
+std::string Activity::text() const {
+  return label.empty() ? std::string(operation) : fmt::format("{} of {}", operation, label);
+}
+
+void send(Transport& transport, Rank to, std::span<const std::byte> bytes, const Activity& doing) {
+  const Outgoing out[] = {{to, bytes}};
+  transport.transfer(out, {}, doing);
+}
+
+void receive(Transport& transport, Rank from, std::span<std::byte> into, const Activity& doing) {
+  const Incoming in[] = {{from, into, into.size()}};
+  transport.transfer({}, in, doing);
+}
+
+struct StreamTransport::Outbound {
+  const Outgoing& message;
+  FrameHeader header;
+  std::size_t done = 0;  // of header and payload together
+  bool finished() const { return done == sizeof header + message.bytes.size(); }
+};
+
+struct StreamTransport::Inbound {
+  const Incoming& message;
+  FrameHeader expected;
+  FrameHeader header{};
+  std::size_t done = 0;  // of header and payload together
+  bool finished() const { return done == sizeof header + message.length; }
+};
+
+StreamTransport::StreamTransport(Rank rank, int world, Clock::duration timeout)
+    : rank_(rank), world_(world), timeout_(timeout), sent_(world), received_(world) {
+  TUTTI_CHECK(world >= 1 && to_int(rank) >= 0 && to_int(rank) < world, "rank {} of {}", to_int(rank), world);
+}
+
+bool StreamTransport::advance(Outbound& o) {
+  const std::size_t before = o.done;
+  if (o.done < sizeof o.header) {
+    const auto header = std::as_bytes(std::span(&o.header, 1));
+    o.done += put(o.message.to, header.subspan(o.done));
+  }
+  if (o.done >= sizeof o.header && !o.finished()) {
+    o.done += put(o.message.to, o.message.bytes.subspan(o.done - sizeof o.header));
+  }
+  return o.done != before;
+}
+
+void StreamTransport::check_header(const Inbound& i, const Activity& doing) const {
+  if (i.header.magic == i.expected.magic && i.header.sequence == i.expected.sequence &&
+      i.header.length == i.expected.length) {
+    return;
+  }
+  throw ProtocolError(fmt::format("rank {}: rank {} sent message {} of {} bytes in {}, expected message {} of {} bytes",
+                                  to_int(rank_), to_int(i.message.from), i.header.sequence, i.header.length,
+                                  doing.text(), i.expected.sequence, i.expected.length));
+}
+
+bool StreamTransport::advance(Inbound& i, const Activity& doing) {
+  const std::size_t before = i.done;
+  if (i.done < sizeof i.header) {
+    const auto header = std::as_writable_bytes(std::span(&i.header, 1));
+    i.done += take(i.message.from, header.subspan(i.done));
+    if (i.done < sizeof i.header) return i.done != before;
+    check_header(i, doing);
+  }
+  const auto window = i.message.into;
+  while (!i.finished()) {
+    const std::size_t offset = i.done - sizeof i.header;
+    const std::size_t in_window = i.message.consume ? offset % window.size() : offset;
+    const std::size_t room = std::min(window.size() - in_window, i.message.length - offset);
+    const std::size_t n = take(i.message.from, window.subspan(in_window, room));
+    i.done += n;
+    if (i.message.consume && (n == room)) i.message.consume(offset - in_window, window.first(in_window + n));
+    if (n < room) break;
+    if (i.message.consume) return true;  // let the other direction have its turn
+  }
+  return i.done != before;
+}
+
+Clock::duration StreamTransport::check_wait(Rank peer, std::optional<Rank> lost, Clock::time_point since,
+                                            const Activity& doing) {
+  if (cancelled()) throw RunError(fmt::format("rank {}: {} was cancelled", to_int(rank_), doing.text()));
+  const auto waited = Clock::now() - since;
+  const auto waited_ms = std::chrono::duration_cast<std::chrono::milliseconds>(waited);
+  if (lost) throw PeerLost({rank_, *lost, doing.text(), waited_ms});
+  if (waited >= timeout_) throw Timeout({rank_, peer, doing.text(), waited_ms});
+  return std::min<Clock::duration>(timeout_ - waited, kLivenessSlice);
+}
+
+void StreamTransport::transfer(std::span<const Outgoing> out, std::span<const Incoming> in, const Activity& doing) {
+  std::vector<Outbound> outbound;
+  std::vector<Inbound> inbound;
+  outbound.reserve(out.size());
+  inbound.reserve(in.size());
+  for (const Outgoing& m : out) {
+    outbound.push_back({m, {.sequence = sent_.at(static_cast<std::size_t>(to_int(m.to)))++, .length = m.bytes.size()}});
+  }
+  for (const Incoming& m : in) {
+    TUTTI_CHECK(m.consume ? !m.into.empty() || m.length == 0 : m.into.size() == m.length);
+    inbound.push_back(
+        {m, {.sequence = received_.at(static_cast<std::size_t>(to_int(m.from)))++, .length = m.length}});
+  }
+
+  auto last_progress = Clock::now();
+  bool waited = false;
+  while (true) {
+    bool moved = false;
+    for (Outbound& o : outbound) moved |= !o.finished() && advance(o);
+    for (Inbound& i : inbound) moved |= !i.finished() && advance(i, doing);
+
+    Interest interest;
+    for (const Outbound& o : outbound) {
+      if (!o.finished()) interest.to_write.push_back(o.message.to);
+    }
+    for (const Inbound& i : inbound) {
+      if (!i.finished()) interest.to_read.push_back(i.message.from);
+    }
+    if (interest.to_read.empty() && interest.to_write.empty()) return;
+    if (moved) {
+      last_progress = Clock::now();
+      waited = false;
+      continue;
+    }
+    // Asking after the peers costs system calls: only when a first wait brought nothing.
+    auto at_most = std::min<Clock::duration>(timeout_, kLivenessSlice);
+    const Rank blamed = interest.to_read.empty() ? interest.to_write.front() : interest.to_read.front();
+    if (waited) at_most = check_wait(blamed, lost_peer(interest), last_progress, doing);
+    wait(interest, at_most);
+    waited = true;
+  }
+}
+
+void StreamTransport::cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+
+}  // namespace tutti::net

@@ -1,0 +1,73 @@
+// What every transport has in common: messages over one byte stream a peer and direction.
+//
+// A medium brings three things: put some bytes, take some bytes, and wait until either may go on. Frames, sequence
+// numbers, windows, deadlines and the texts of failures are here, once.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <vector>
+
+#include "net/transport.h"
+
+namespace tutti::net {
+
+// Precedes every message on a stream. Both ends know what comes next, so this only ever confirms; it never decides
+// how much memory is taken.
+struct FrameHeader {
+  std::uint32_t magic = 0x49545554;  // "TUTI"
+  std::uint32_t sequence = 0;
+  std::uint64_t length = 0;
+};
+static_assert(sizeof(FrameHeader) == 16);
+
+class StreamTransport : public Transport {
+ public:
+  StreamTransport(Rank rank, int world, Clock::duration timeout);
+
+  Rank rank() const final { return rank_; }
+  int world() const final { return world_; }
+  void transfer(std::span<const Outgoing> out, std::span<const Incoming> in, const Activity& doing) final;
+  void cancel() override;
+
+ protected:
+  // Which streams a waiting call would go on with.
+  struct Interest {
+    std::vector<Rank> to_read;
+    std::vector<Rank> to_write;
+  };
+
+  // Each moves what it can without blocking and returns how much, maybe 0. A closed stream counts as 0; the medium
+  // says so in lost_peer().
+  virtual std::size_t put(Rank to, std::span<const std::byte> bytes) = 0;
+  virtual std::size_t take(Rank from, std::span<std::byte> into) = 0;
+
+  // Blocks until a stream of interest may go on, something has happened to a peer, or `at_most` has passed.
+  virtual void wait(const Interest& interest, Clock::duration at_most) = 0;
+
+  // A peer that is known to be gone, if any; `interest` names whom we depend on most.
+  virtual std::optional<Rank> lost_peer(const Interest& interest) = 0;
+
+  Clock::duration timeout() const { return timeout_; }
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+  // Ends a wait for `peer` that began at `since`: throws if it was cancelled, if the peer is lost or if the time is
+  // over. How long the caller may sleep before it asks again is the result.
+  Clock::duration check_wait(Rank peer, std::optional<Rank> lost, Clock::time_point since, const Activity& doing);
+
+ private:
+  struct Outbound;
+  struct Inbound;
+  bool advance(Outbound& message);
+  bool advance(Inbound& message, const Activity& doing);
+  void check_header(const Inbound& message, const Activity& doing) const;
+
+  Rank rank_;
+  int world_;
+  Clock::duration timeout_;
+  std::atomic<bool> cancelled_{false};
+  std::vector<std::uint32_t> sent_;      // messages so far, by peer
+  std::vector<std::uint32_t> received_;  // likewise
+};
+
+}  // namespace tutti::net

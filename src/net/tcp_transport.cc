@@ -1,0 +1,120 @@
+#include "net/tcp_transport.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tutti::net {
+namespace {
+
+// One call moves at most this much, so that what arrives meanwhile is taken while it is in the cache.
+constexpr std::size_t kPiece = 256 << 10;
+
+}  // namespace
+
+TcpTransport::TcpTransport(Rank rank, std::vector<UniqueFd> sockets, Clock::duration timeout)
+    : StreamTransport(rank, static_cast<int>(sockets.size()), timeout),
+      sockets_(std::move(sockets)),
+      closed_(sockets_.size(), false) {}
+
+std::size_t TcpTransport::put(Rank to, std::span<const std::byte> bytes) {
+  const auto i = static_cast<std::size_t>(to_int(to));
+  TUTTI_CHECK(sockets_[i], "rank {} sends to itself", to_int(to));
+  const ssize_t n = ::send(sockets_[i].get(), bytes.data(), std::min(bytes.size(), kPiece), MSG_NOSIGNAL);
+  if (n >= 0) return static_cast<std::size_t>(n);
+  if (errno != EAGAIN && errno != EINTR) closed_[i] = true;
+  return 0;
+}
+
+std::size_t TcpTransport::take(Rank from, std::span<std::byte> into) {
+  const auto i = static_cast<std::size_t>(to_int(from));
+  TUTTI_CHECK(sockets_[i], "rank {} receives from itself", to_int(from));
+  if (into.empty()) return 0;
+  const ssize_t n = ::recv(sockets_[i].get(), into.data(), std::min(into.size(), kPiece), 0);
+  if (n > 0) return static_cast<std::size_t>(n);
+  if (n == 0 || (errno != EAGAIN && errno != EINTR)) closed_[i] = true;
+  return 0;
+}
+
+void TcpTransport::wait(const Interest& interest, Clock::duration at_most) {
+  // All peers are watched for hanging up: whoever dies is named by every rank that waits, not only by its neighbours.
+  std::vector<pollfd> fds(sockets_.size());
+  for (std::size_t i = 0; i < fds.size(); ++i) fds[i] = {closed_[i] ? -1 : sockets_[i].get(), POLLRDHUP, 0};
+  for (const Rank r : interest.to_read) fds[static_cast<std::size_t>(to_int(r))].events |= POLLIN;
+  for (const Rank r : interest.to_write) fds[static_cast<std::size_t>(to_int(r))].events |= POLLOUT;
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(at_most).count();
+  if (::poll(fds.data(), fds.size(), static_cast<int>(ms)) <= 0) return;
+  for (std::size_t i = 0; i < fds.size(); ++i) {
+    // With data still to read the end shows when it has been read.
+    if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 && (fds[i].revents & POLLIN) == 0) closed_[i] = true;
+  }
+}
+
+std::optional<Rank> TcpTransport::lost_peer(const Interest& interest) {
+  const auto is_closed = [&](Rank r) { return closed_[static_cast<std::size_t>(to_int(r))]; };
+  for (const auto& ranks : {interest.to_read, interest.to_write}) {
+    const auto found = std::ranges::find_if(ranks, is_closed);
+    if (found != ranks.end()) return *found;
+  }
+  return std::nullopt;
+}
+
+struct Mesh::State {
+  State(Rank r, int world, const Secret& s, const std::string& address)
+      : rank(r),
+        secret(s),
+        sockets(static_cast<std::size_t>(world)),
+        acceptor(
+            io, address, 0, secret, rank,
+            [this](Rank from) {
+              return to_int(from) > to_int(rank) && static_cast<std::size_t>(to_int(from)) < sockets.size() &&
+                     !sockets[static_cast<std::size_t>(to_int(from))];
+            },
+            [this](Rank from, Tcp::socket socket) {
+              UniqueFd fd(socket.release());
+              prepare_data_socket(fd.get());
+              sockets[static_cast<std::size_t>(to_int(from))] = std::move(fd);
+            }) {}
+
+  boost::asio::io_context io;
+  Rank rank;
+  Secret secret;
+  std::vector<UniqueFd> sockets;
+  Acceptor acceptor;
+};
+
+Mesh::Mesh(Rank rank, int world, const Secret& secret, const std::string& address)
+    : state_(std::make_unique<State>(rank, world, secret, address)) {}
+
+Mesh::~Mesh() = default;
+
+Endpoint Mesh::endpoint() const {
+  const auto e = state_->acceptor.endpoint();
+  return {e.address().to_string(), e.port()};
+}
+
+std::unique_ptr<TcpTransport> Mesh::connect(const std::vector<Endpoint>& peers, Clock::duration timeout,
+                                            std::uint64_t* strangers) {
+  State& s = *state_;
+  TUTTI_CHECK(peers.size() == s.sockets.size());
+  const auto deadline = Deadline::in(timeout);
+  const auto self = static_cast<std::size_t>(to_int(s.rank));
+  for (std::size_t i = 0; i < self; ++i) {
+    s.sockets[i] = dial(peers[i], s.secret, s.rank, Rank{static_cast<int>(i)}, deadline);
+  }
+  for (std::size_t i = self + 1; i < peers.size(); ++i) {
+    while (!s.sockets[i]) {
+      if (deadline.passed()) throw Timeout({s.rank, Rank{static_cast<int>(i)}, "connecting", deadline.waited()});
+      s.io.run_one_for(deadline.left());
+    }
+  }
+  if (strangers != nullptr) *strangers = s.acceptor.strangers();
+  s.acceptor.close();
+  s.io.poll();
+  return std::make_unique<TcpTransport>(s.rank, std::move(s.sockets), timeout);
+}
+
+}  // namespace tutti::net

@@ -1,0 +1,45 @@
+// The transport between hosts: one authenticated TCP connection a pair of ranks.
+#pragma once
+
+#include "net/dial.h"
+#include "net/stream_transport.h"
+
+namespace tutti::net {
+
+class TcpTransport final : public StreamTransport {
+ public:
+  // `sockets` by rank, connected and prepared; the one at our own rank is empty.
+  TcpTransport(Rank rank, std::vector<UniqueFd> sockets, Clock::duration timeout);
+
+  PeerMemory* peer_memory() override { return nullptr; }
+
+ private:
+  std::size_t put(Rank to, std::span<const std::byte> bytes) override;
+  std::size_t take(Rank from, std::span<std::byte> into) override;
+  void wait(const Interest& interest, Clock::duration at_most) override;
+  std::optional<Rank> lost_peer(const Interest& interest) override;
+
+  std::vector<UniqueFd> sockets_;
+  std::vector<bool> closed_;  // by rank: the connection has ended
+};
+
+// A rank's listening end before the others know where it is.
+class Mesh {
+ public:
+  // Listens on `address` for ranks above `rank`. Throws RunError.
+  Mesh(Rank rank, int world, const Secret& secret, const std::string& address);
+  ~Mesh();
+
+  Endpoint endpoint() const;
+
+  // Calls every rank below, takes in every rank above, stops listening. `timeout` is also the transport's.
+  // `strangers`, if given, receives how many connections were refused. Throws Timeout, PeerLost, AuthError.
+  std::unique_ptr<TcpTransport> connect(const std::vector<Endpoint>& peers, Clock::duration timeout,
+                                        std::uint64_t* strangers = nullptr);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tutti::net

@@ -1,0 +1,244 @@
+// The contract of transport.h, over every medium, with ranks as threads.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+
+#include "base/error.h"
+#include "net/inproc.h"
+
+namespace tutti::net {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kPatience = seconds(60);
+constexpr Activity kDoing{"test"};
+
+std::vector<std::byte> pattern(std::size_t n, int seed) {
+  std::vector<std::byte> bytes(n);
+  for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>((i * 31 + static_cast<std::size_t>(seed) * 7) % 251);
+  return bytes;
+}
+
+class TransportContract : public ::testing::TestWithParam<Medium> {
+ protected:
+  static void run(int world, const std::function<void(Transport&)>& body, Clock::duration timeout = kPatience) {
+    run_as_threads(GetParam(), world, timeout, body);
+  }
+};
+
+TEST_P(TransportContract, MessagesArriveCompleteAndInOrder) {
+  run(2, [](Transport& t) {
+    for (int i = 0; i < 200; ++i) {
+      const auto sent = pattern(static_cast<std::size_t>(i) * 37, i);
+      if (t.rank() == Rank{0}) {
+        send(t, Rank{1}, sent, kDoing);
+      } else {
+        std::vector<std::byte> got(sent.size());
+        receive(t, Rank{0}, got, kDoing);
+        ASSERT_EQ(got, sent);
+      }
+    }
+  });
+}
+
+TEST_P(TransportContract, LargeMessagesBothWaysAtOnceDoNotBlockEachOther) {
+  constexpr std::size_t kBytes = 9 << 20;
+  run(2, [](Transport& t) {
+    const Rank peer{1 - to_int(t.rank())};
+    const auto mine = pattern(kBytes, to_int(t.rank()));
+    std::vector<std::byte> got(kBytes);
+    const Outgoing out[] = {{peer, mine}};
+    const Incoming in[] = {{peer, got, got.size()}};
+    t.transfer(out, in, kDoing);
+    EXPECT_EQ(got, pattern(kBytes, to_int(peer)));
+  });
+}
+
+TEST_P(TransportContract, EveryoneToEveryoneAtOnceWithMoreRanksThanCores) {
+  constexpr int kWorld = 7;
+  run(kWorld, [](Transport& t) {
+    const int me = to_int(t.rank());
+    for (int round = 0; round < 20; ++round) {
+      std::vector<std::vector<std::byte>> mine(kWorld);
+      std::vector<std::vector<std::byte>> theirs(kWorld);
+      std::vector<Outgoing> out;
+      std::vector<Incoming> in;
+      for (int p = 0; p < kWorld; ++p) {
+        if (p == me) continue;
+        mine[p] = pattern(static_cast<std::size_t>(1000 + me * 13 + p), me * 100 + p + round);
+        theirs[p].resize(static_cast<std::size_t>(1000 + p * 13 + me));
+        out.push_back({Rank{p}, mine[p]});
+        in.push_back({Rank{p}, theirs[p], theirs[p].size()});
+      }
+      t.transfer(out, in, kDoing);
+      for (int p = 0; p < kWorld; ++p) {
+        if (p == me) continue;
+        ASSERT_EQ(theirs[p], pattern(theirs[p].size(), p * 100 + me + round));
+      }
+    }
+  });
+}
+
+TEST_P(TransportContract, WindowIsHandedOverPieceByPieceInOrder) {
+  const auto sent = pattern(100'003, 5);
+  run(2, [&](Transport& t) {
+    if (t.rank() == Rank{0}) return send(t, Rank{1}, sent, kDoing);
+    std::vector<std::byte> window(4096);
+    std::vector<std::byte> got;
+    const Incoming in[] = {{Rank{0}, window, sent.size(), [&](std::size_t offset, std::span<const std::byte> piece) {
+                              ASSERT_EQ(offset, got.size());
+                              got.insert(got.end(), piece.begin(), piece.end());
+                            }}};
+    t.transfer({}, in, kDoing);
+    EXPECT_EQ(got, sent);
+  });
+}
+
+TEST_P(TransportContract, DifferentLengthsAreAProtocolErrorBeforeAnyByteIsStored) {
+  std::vector<std::byte> got(50, std::byte{9});
+  EXPECT_THROW(run(2,
+                   [&](Transport& t) {
+                     if (t.rank() == Rank{1}) return receive(t, Rank{0}, got, kDoing);
+                     try {
+                       send(t, Rank{1}, pattern(60, 1), kDoing);
+                     } catch (const PeerLost&) {  // the other end has closed before all was written
+                     }
+                   }),
+               ProtocolError);
+  EXPECT_EQ(got, std::vector<std::byte>(50, std::byte{9}));
+}
+
+TEST_P(TransportContract, PeerThatLeavesIsLostAtOnceAndNamed) {
+  std::atomic<int> named = -1;
+  run(3, [&](Transport& t) {
+    if (t.rank() == Rank{2}) return;
+    std::vector<std::byte> got(10);
+    if (t.rank() == Rank{0}) {
+      try {
+        receive(t, Rank{2}, got, {"all-reduce", "bucket 4"});
+      } catch (const PeerLost& e) {
+        named = to_int(e.fault.peer);
+        EXPECT_EQ(e.fault.operation, "all-reduce of bucket 4");
+        EXPECT_LT(e.fault.waited, kPatience);
+      }
+      send(t, Rank{1}, got, kDoing);
+    } else {
+      receive(t, Rank{0}, got, kDoing);  // the others still work with each other
+    }
+  });
+  EXPECT_EQ(named, 2);
+}
+
+TEST_P(TransportContract, WhatAPeerSentBeforeItLeftStillArrives) {
+  run(2, [](Transport& t) {
+    if (t.rank() == Rank{0}) return send(t, Rank{1}, pattern(1000, 3), kDoing);
+    std::vector<std::byte> got(1000);
+    receive(t, Rank{0}, got, kDoing);
+    EXPECT_EQ(got, pattern(1000, 3));
+    EXPECT_THROW(receive(t, Rank{0}, got, kDoing), PeerLost);
+  });
+}
+
+TEST_P(TransportContract, StalledPeerIsATimeoutThatSaysHowLong) {
+  std::atomic<bool> noticed = false;
+  run(
+      2,
+      [&](Transport& t) {
+        if (t.rank() == Rank{1}) {
+          while (!noticed) std::this_thread::yield();
+          return;
+        }
+        std::vector<std::byte> got(10);
+        try {
+          receive(t, Rank{1}, got, kDoing);
+          ADD_FAILURE();
+        } catch (const Timeout& e) {
+          EXPECT_EQ(e.fault.peer, Rank{1});
+          EXPECT_EQ(e.fault.rank, Rank{0});
+          EXPECT_GE(e.fault.waited, milliseconds(300));
+        }
+        noticed = true;
+      },
+      milliseconds(300));
+}
+
+TEST_P(TransportContract, PeerThatDoesNotReadIsATimeoutToo) {
+  std::atomic<bool> noticed = false;
+  run(
+      2,
+      [&](Transport& t) {
+        if (t.rank() == Rank{1}) {
+          while (!noticed) std::this_thread::yield();
+          return;
+        }
+        EXPECT_THROW(send(t, Rank{1}, pattern(64 << 20, 1), kDoing), Timeout);
+        noticed = true;
+      },
+      milliseconds(300));
+}
+
+TEST_P(TransportContract, CancelEndsABlockedCall) {
+  run(2, [](Transport& t) {
+    if (t.rank() == Rank{1}) {
+      std::vector<std::byte> got(1);
+      EXPECT_THROW(receive(t, Rank{0}, got, kDoing), PeerLost);
+      return;
+    }
+    std::thread canceller([&] { t.cancel(); });
+    std::vector<std::byte> got(10);
+    EXPECT_THROW(receive(t, Rank{1}, got, kDoing), RunError);
+    canceller.join();
+  });
+}
+
+TEST_P(TransportContract, WorldOfOneWorks) {
+  run(1, [](Transport& t) { t.transfer({}, {}, kDoing); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Media, TransportContract, ::testing::Values(Medium::memory, Medium::sockets),
+                         [](const auto& p) { return p.param == Medium::memory ? "Memory" : "Sockets"; });
+
+TEST(PeerMemory, CountersOrderWritesBetweenRanks) {
+  run_as_threads(Medium::memory, 5, kPatience, [](Transport& t) {
+    PeerMemory& memory = *t.peer_memory();
+    const int me = to_int(t.rank());
+    auto* mine = reinterpret_cast<std::uint64_t*>(memory.arena(t.rank()).data());
+    for (std::uint64_t round = 1; round <= 500; ++round) {
+      *mine = round * 1000 + static_cast<std::uint64_t>(me);
+      memory.advance(2 * round - 1);
+      for (int p = 0; p < t.world(); ++p) {
+        memory.await(Rank{p}, 2 * round - 1, kDoing);
+        const auto* theirs = reinterpret_cast<const std::uint64_t*>(memory.arena(Rank{p}).data());
+        ASSERT_EQ(*theirs, round * 1000 + static_cast<std::uint64_t>(p));
+      }
+      memory.advance(2 * round);
+      for (int p = 0; p < t.world(); ++p) memory.await(Rank{p}, 2 * round, kDoing);
+    }
+  });
+}
+
+TEST(PeerMemory, WaitingForARankThatLeftIsPeerLost) {
+  run_as_threads(Medium::memory, 2, kPatience, [](Transport& t) {
+    if (t.rank() == Rank{1}) return;
+    EXPECT_THROW(t.peer_memory()->await(Rank{1}, 1, kDoing), PeerLost);
+  });
+}
+
+TEST(PeerMemory, StalledRankIsATimeout) {
+  std::atomic<bool> noticed = false;
+  run_as_threads(Medium::memory, 2, milliseconds(200), [&](Transport& t) {
+    if (t.rank() == Rank{1}) {
+      while (!noticed) std::this_thread::yield();
+      return;
+    }
+    EXPECT_THROW(t.peer_memory()->await(Rank{1}, 1, kDoing), Timeout);
+    noticed = true;
+  });
+}
+
+}  // namespace
+}  // namespace tutti::net
