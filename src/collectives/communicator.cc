@@ -1,0 +1,138 @@
+#include "collectives/communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/error.h"
+#include "collectives/executor.h"
+
+namespace tutti::collectives {
+namespace {
+
+constexpr std::size_t kAlignment = 4096;
+
+}  // namespace
+
+Communicator::Communicator(net::Transport& transport, std::optional<Algorithm> algorithm)
+    : transport_(transport), algorithm_(algorithm) {}
+
+Communicator::~Communicator() {
+  for (const auto& block : owned_) ::operator delete(block.data(), std::align_val_t(kAlignment));
+}
+
+std::span<std::byte> Communicator::allocate(std::size_t bytes) {
+  const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  net::PeerMemory* shared = transport_.peer_memory();
+  if (shared == nullptr) {
+    auto* block = static_cast<std::byte*>(::operator new(std::max<std::size_t>(rounded, 1), std::align_val_t(kAlignment)));
+    std::memset(block, 0, rounded);
+    owned_.emplace_back(block, rounded);
+    return {block, bytes};
+  }
+  const auto arena = shared->arena(rank());
+  if (rounded > arena.size() - arena_used_) {
+    throw RunError(fmt::format("rank {}: {} bytes of shared memory are in use, {} more do not fit in {}",
+                               to_int(rank()), arena_used_, bytes, arena.size()));
+  }
+  // A fresh arena is zero; it is given out once.
+  const auto block = arena.subspan(arena_used_, bytes);
+  arena_used_ += rounded;
+  return block;
+}
+
+void Communicator::all_reduce(Buffer buffer, ReduceOp op, std::string_view label) {
+  run(Operation::all_reduce, buffer, op, Rank{0}, label);
+}
+
+void Communicator::reduce_scatter(Buffer buffer, ReduceOp op, std::string_view label) {
+  run(Operation::reduce_scatter, buffer, op, Rank{0}, label);
+}
+
+void Communicator::all_gather(Buffer buffer, std::string_view label) {
+  run(Operation::all_gather, buffer, ReduceOp::sum, Rank{0}, label);
+}
+
+void Communicator::broadcast(Buffer buffer, Rank root, std::string_view label) {
+  run(Operation::broadcast, buffer, ReduceOp::sum, root, label);
+}
+
+void Communicator::reduce(Buffer buffer, ReduceOp op, Rank root, std::string_view label) {
+  run(Operation::reduce, buffer, op, root, label);
+}
+
+void Communicator::barrier(std::string_view label) {
+  std::uint8_t dummy[8] = {};
+  run(Operation::barrier, {dummy, 1, DType::i32}, ReduceOp::max, Rank{0}, label);
+}
+
+Choice Communicator::choice(Operation operation, std::uint64_t bytes) const {
+  if (algorithm_) return {*algorithm_, "asked for"};
+  return choose(operation, bytes, world(), transport_.peer_memory() != nullptr ? Medium::memory : Medium::network);
+}
+
+bool Communicator::in_arena(const Buffer& buffer) const {
+  net::PeerMemory* shared = transport_.peer_memory();
+  if (shared == nullptr) return false;
+  const auto arena = shared->arena(rank());
+  const auto* p = static_cast<const std::byte*>(buffer.data);
+  return p >= arena.data() && p < arena.data() + arena.size();
+}
+
+const Communicator::Plan& Communicator::plan(Operation operation, const Buffer& buffer, Rank root) {
+  const auto key = std::tuple(operation, buffer.count, buffer.type, root);
+  const auto found = plans_.find(key);
+  if (found != plans_.end()) return found->second;
+  const Algorithm algorithm = choice(operation, buffer.bytes()).algorithm;
+  Plan plan;
+  plan.schedule = make_schedule(operation, algorithm, rank(), world(), buffer.count, root);
+  plan.sent_elements = elements_sent(plan.schedule);
+  plan.one_pass = operation == Operation::all_reduce && algorithm == Algorithm::direct;
+  return plans_.emplace(key, std::move(plan)).first->second;
+}
+
+void Communicator::run(Operation operation, Buffer buffer, ReduceOp op, Rank root, std::string_view label) {
+  TUTTI_CHECK(to_int(root) >= 0 && to_int(root) < world(), "root {}", to_int(root));
+  if (world() == 1) return;
+  const Plan& plan = this->plan(operation, buffer, root);
+  const Work work{plan.schedule, buffer, op, {name_of(operation), label}};
+  bytes_sent_ += plan.sent_elements * size_of(buffer.type);
+  if (!in_arena(buffer)) {
+    run_by_messages(transport_, work, scratch_);
+  } else if (plan.one_pass) {
+    clock_ = all_reduce_one_pass(*transport_.peer_memory(), rank(), world(), work, clock_);
+    return;  // averages are done
+  } else {
+    clock_ = run_in_place(*transport_.peer_memory(), rank(), work, clock_);
+  }
+  if (op == ReduceOp::average) finish_average(operation, buffer, root);
+}
+
+void Communicator::finish_average(Operation operation, const Buffer& buffer, Rank root) const {
+  Chunk part{0, buffer.count};
+  if (operation == Operation::reduce_scatter) part = equal_part(buffer.count, world(), to_int(rank()));
+  if (operation == Operation::reduce && rank() != root) return;
+  auto* first = static_cast<std::byte*>(buffer.data) + part.first * size_of(buffer.type);
+  divide(buffer.type, first, part.count, world());
+}
+
+std::vector<std::string> gather_text(Communicator& all, const std::string& mine, std::string_view label) {
+  const auto world = static_cast<std::size_t>(all.world());
+  const auto me = static_cast<std::size_t>(to_int(all.rank()));
+  std::vector<std::int64_t> lengths(world);
+  lengths[me] = static_cast<std::int64_t>(mine.size());
+  all.all_gather({lengths.data(), world, DType::i64}, label);
+  // Equal parts, so each gets room for the longest; words of four bytes, so that every part starts on one.
+  const auto longest = static_cast<std::size_t>(*std::ranges::max_element(lengths));
+  const std::size_t words = (longest + 3) / 4;
+  std::vector<std::int32_t> room(words * world);
+  std::memcpy(room.data() + words * me, mine.data(), mine.size());
+  all.all_gather({room.data(), room.size(), DType::i32}, label);
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < world; ++r) {
+    texts.emplace_back(reinterpret_cast<const char*>(room.data() + words * r), static_cast<std::size_t>(lengths[r]));
+  }
+  return texts;
+}
+
+}  // namespace tutti::collectives

@@ -1,0 +1,94 @@
+// Collectives among all ranks of a job.
+//
+//   Communicator all(transport);
+//   auto gradients = all.allocate(bytes);                 // in shared memory where ranks share a host
+//   all.all_reduce({gradients.data(), count, DType::f32}, ReduceOp::average, "bucket 0, step 17");
+//
+// Every rank calls the same operations in the same order with the same counts and types; who does not gets a
+// ProtocolError or a Timeout, never a wrong result. One thread at a time. Every call blocks, and ends with PeerLost
+// or Timeout when a peer fails.
+//
+// A buffer from allocate() is reduced in place where ranks share memory: loads, adds and stores on each other's
+// buffers, with no copy between. Any other buffer travels as messages. Results do not depend on timing: the same
+// world, algorithm and input give the same bits, on every rank.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "collectives/choose.h"
+#include "collectives/reduce.h"
+#include "collectives/schedule.h"
+#include "net/transport.h"
+
+namespace tutti::collectives {
+
+struct Buffer {
+  void* data = nullptr;
+  std::size_t count = 0;
+  DType type = DType::f32;
+  std::size_t bytes() const { return count * size_of(type); }
+};
+
+class Communicator {
+ public:
+  // Without an algorithm each call takes what choose() says. The transport outlives the communicator.
+  explicit Communicator(net::Transport& transport, std::optional<Algorithm> algorithm = std::nullopt);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  Rank rank() const { return transport_.rank(); }
+  int world() const { return transport_.world(); }
+
+  // Zeroed memory for buffers, aligned for vectors, owned by the communicator. A collective call: every rank asks
+  // for the same sizes in the same order. Throws RunError if there is no more.
+  std::span<std::byte> allocate(std::size_t bytes);
+
+  void all_reduce(Buffer buffer, ReduceOp op, std::string_view label = {});
+  // Rank r's result is at equal_part(count, world, r); the rest of the buffer is undefined.
+  void reduce_scatter(Buffer buffer, ReduceOp op, std::string_view label = {});
+  // Each rank brings equal_part(count, world, rank); all end with all parts.
+  void all_gather(Buffer buffer, std::string_view label = {});
+  void broadcast(Buffer buffer, Rank root, std::string_view label = {});
+  // The result is at the root; other ranks' buffers are undefined.
+  void reduce(Buffer buffer, ReduceOp op, Rank root, std::string_view label = {});
+  void barrier(std::string_view label = {});
+
+  // What a call would use, and why.
+  Choice choice(Operation operation, std::uint64_t bytes) const;
+
+  // Bytes that this rank's schedules have delivered to other ranks so far, however they went.
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  struct Plan {
+    Schedule schedule;
+    std::uint64_t sent_elements = 0;
+    bool one_pass = false;  // a direct all-reduce in shared memory: reduce and spread in one go
+  };
+
+  void run(Operation operation, Buffer buffer, ReduceOp op, Rank root, std::string_view label);
+  const Plan& plan(Operation operation, const Buffer& buffer, Rank root);
+  bool in_arena(const Buffer& buffer) const;
+  void finish_average(Operation operation, const Buffer& buffer, Rank root) const;
+
+  net::Transport& transport_;
+  std::optional<Algorithm> algorithm_;
+  std::size_t arena_used_ = 0;
+  std::vector<std::span<std::byte>> owned_;  // allocations outside shared memory
+  std::vector<std::byte> scratch_;
+  std::map<std::tuple<Operation, std::size_t, DType, Rank>, Plan> plans_;
+  std::uint64_t clock_ = 0;  // rounds run in shared memory so far, the same on all ranks
+  std::uint64_t bytes_sent_ = 0;
+};
+
+// Everyone's text, by rank, on every rank.
+std::vector<std::string> gather_text(Communicator& all, const std::string& mine, std::string_view label = {});
+
+}  // namespace tutti::collectives

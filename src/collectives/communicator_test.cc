@@ -1,0 +1,213 @@
+// Every collective, algorithm, element type and operator, on every medium, against sums done by hand.
+#include "collectives/communicator.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "net/inproc.h"
+
+namespace tutti::collectives {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(60);
+
+// Where the buffer lies and how it travels.
+enum class Way { in_place, shared_messages, sockets };
+
+struct Setting {
+  Way way;
+  std::optional<Algorithm> algorithm;
+};
+
+void run(const Setting& s, int world, const std::function<void(Communicator&)>& body) {
+  const auto medium = s.way == Way::sockets ? net::Medium::sockets : net::Medium::memory;
+  net::run_as_threads(medium, world, kPatience, [&](net::Transport& t) {
+    Communicator all(t, s.algorithm);
+    body(all);
+  });
+}
+
+std::int32_t input(int rank, std::size_t i) { return static_cast<std::int32_t>((rank + 1) * 3 + static_cast<int>(i % 17)); }
+
+// A buffer of `count` int32 filled with this rank's input.
+struct Filled {
+  Filled(Communicator& all, Way way, std::size_t count) : heap(way == Way::in_place ? 0 : count) {
+    auto* p = heap.data();
+    if (way == Way::in_place) p = reinterpret_cast<std::int32_t*>(all.allocate(count * 4).data());
+    values = {p, count};
+    refill(all.rank());
+  }
+  void refill(Rank rank) {
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = input(to_int(rank), i);
+  }
+  Buffer buffer() { return {values.data(), values.size(), DType::i32}; }
+
+  std::vector<std::int32_t> heap;
+  std::span<std::int32_t> values;
+};
+
+std::int32_t total(int world, std::size_t i) {
+  std::int32_t sum = 0;
+  for (int r = 0; r < world; ++r) sum += input(r, i);
+  return sum;
+}
+
+class CommunicatorWays : public ::testing::TestWithParam<Setting> {};
+
+TEST_P(CommunicatorWays, AllOperationsAreExactAtAnyWorldAndLength) {
+  const Setting s = GetParam();
+  for (const int world : {1, 2, 3, 4, 5}) {
+    run(s, world, [&](Communicator& all) {
+      for (const std::size_t count : {0, 1, 2, 3, 7, 1000, 50'001}) {
+        Filled f(all, s.way, count);
+        all.all_reduce(f.buffer(), ReduceOp::sum);
+        for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(f.values[i], total(world, i)) << i << " of " << count;
+
+        f.refill(all.rank());
+        all.reduce_scatter(f.buffer(), ReduceOp::sum);
+        const Chunk part = equal_part(count, world, to_int(all.rank()));
+        for (std::size_t i = part.first; i < part.first + part.count; ++i) ASSERT_EQ(f.values[i], total(world, i));
+
+        all.all_gather(f.buffer());
+        for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(f.values[i], total(world, i));
+
+        for (int root = 0; root < world; ++root) {
+          f.refill(all.rank());
+          all.broadcast(f.buffer(), Rank{root});
+          for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(f.values[i], input(root, i));
+
+          f.refill(all.rank());
+          all.reduce(f.buffer(), ReduceOp::max, Rank{root});
+          if (all.rank() != Rank{root}) continue;
+          for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(f.values[i], input(world - 1, i));
+        }
+        all.barrier();
+      }
+    });
+  }
+}
+
+TEST_P(CommunicatorWays, ManySmallReductionsInARowStayInStep) {
+  const Setting s = GetParam();
+  run(s, 4, [&](Communicator& all) {
+    Filled f(all, s.way, 9);
+    for (int round = 0; round < 300; ++round) {
+      f.refill(all.rank());
+      all.all_reduce(f.buffer(), ReduceOp::sum);
+      ASSERT_EQ(f.values[8], total(4, 8)) << round;
+    }
+  });
+}
+
+std::vector<Setting> settings() {
+  std::vector<Setting> all;
+  for (const Way way : {Way::in_place, Way::shared_messages, Way::sockets}) {
+    all.push_back({way, std::nullopt});
+    for (const auto a : {Algorithm::ring, Algorithm::direct, Algorithm::halving_doubling, Algorithm::tree}) {
+      all.push_back({way, a});
+    }
+  }
+  return all;
+}
+
+std::string setting_name(const ::testing::TestParamInfo<Setting>& info) {
+  static constexpr const char* kWays[] = {"InPlace", "SharedMessages", "Sockets"};
+  std::string name = kWays[static_cast<int>(info.param.way)];
+  name += info.param.algorithm ? name_of(*info.param.algorithm) : "auto";
+  std::erase(name, '-');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CommunicatorWays, ::testing::ValuesIn(settings()), setting_name);
+
+template <typename T>
+void expect_average_of_equal_values(Communicator& all, DType type, T value) {
+  const auto bytes = all.allocate(100 * sizeof(T));
+  for (std::size_t i = 0; i < 100; ++i) std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+  all.all_reduce({bytes.data(), 100, type}, ReduceOp::average);
+  for (std::size_t i = 0; i < 100; ++i) {
+    ASSERT_EQ(std::memcmp(bytes.data() + i * sizeof(T), &value, sizeof(T)), 0) << name_of(type) << " " << i;
+  }
+}
+
+TEST(Communicator, AverageOfEqualValuesIsTheValueInEveryType) {
+  for (const Way way : {Way::in_place, Way::sockets}) {
+    for (const int world : {2, 4}) {
+      run({way, std::nullopt}, world, [](Communicator& all) {
+        expect_average_of_equal_values<float>(all, DType::f32, 1.5F);
+        expect_average_of_equal_values<double>(all, DType::f64, -2.25);
+        expect_average_of_equal_values<std::int32_t>(all, DType::i32, 7);
+        expect_average_of_equal_values<std::int64_t>(all, DType::i64, -9);
+        expect_average_of_equal_values<std::uint16_t>(all, DType::bf16, 0x3fc0);  // 1.5
+        expect_average_of_equal_values<std::uint16_t>(all, DType::f16, 0x3e00);   // 1.5
+      });
+    }
+  }
+}
+
+TEST(Communicator, RepeatedRunsGiveTheSameBitsOnEveryRank) {
+  std::vector<float> first;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    for (const Way way : {Way::in_place, Way::sockets}) {
+      run({way, Algorithm::direct}, 5, [&](Communicator& all) {
+        const auto bytes = all.allocate(4000);
+        auto* x = reinterpret_cast<float*>(bytes.data());
+        for (int i = 0; i < 1000; ++i) x[i] = std::sin(static_cast<float>(i + 1000 * to_int(all.rank()))) * 1e3F;
+        all.all_reduce({x, 1000, DType::f32}, ReduceOp::sum);
+        std::vector<float> result(x, x + 1000);
+        std::vector<std::string> texts =
+            gather_text(all, std::string(reinterpret_cast<const char*>(x), 4000));
+        for (const auto& text : texts) ASSERT_EQ(text, texts[0]);
+        if (all.rank() != Rank{0}) return;
+        if (first.empty() || way == Way::in_place) {
+          if (first.empty()) first = result;
+        }
+        if (way == Way::in_place) ASSERT_EQ(std::memcmp(first.data(), result.data(), 4000), 0);
+      });
+    }
+  }
+}
+
+TEST(Communicator, CountsWhatARingSends) {
+  run({Way::in_place, Algorithm::ring}, 4, [](Communicator& all) {
+    const auto bytes = all.allocate(4000);
+    all.all_reduce({bytes.data(), 1000, DType::f32}, ReduceOp::sum);
+    EXPECT_EQ(all.bytes_sent(), 2U * 3U * 1000U);  // 2 (N-1)/N x 4000
+  });
+}
+
+TEST(Communicator, GathersTextsOfDifferentLengths) {
+  run({Way::sockets, std::nullopt}, 3, [](Communicator& all) {
+    const auto texts = gather_text(all, std::string(static_cast<std::size_t>(to_int(all.rank())) * 5, 'x'));
+    ASSERT_EQ(texts.size(), 3U);
+    EXPECT_EQ(texts[0], "");
+    EXPECT_EQ(texts[2], "xxxxxxxxxx");
+  });
+}
+
+TEST(Communicator, SharedMemoryThatDoesNotSufficeSaysSo) {
+  run({Way::in_place, std::nullopt}, 1, [](Communicator& all) {
+    EXPECT_THROW(all.allocate(std::size_t{1} << 50), RunError);
+  });
+}
+
+TEST(Communicator, RankThatLeavesEndsTheCollectiveOfTheOthers) {
+  for (const Way way : {Way::in_place, Way::sockets}) {
+    run({way, std::nullopt}, 3, [&](Communicator& all) {
+      Filled f(all, way, 1000);
+      if (all.rank() == Rank{1}) return;
+      try {
+        all.all_reduce(f.buffer(), ReduceOp::sum, "bucket 3");
+        ADD_FAILURE() << "rank " << to_int(all.rank());
+      } catch (const PeerLost& e) {
+        EXPECT_EQ(e.fault.operation, "all-reduce of bucket 3");
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace tutti::collectives

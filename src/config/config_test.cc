@@ -1,0 +1,85 @@
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/scratch_folder.h"
+#include "config/environment.h"
+#include "config/flags.h"
+
+namespace tutti::config {
+namespace {
+
+struct Parsed {
+  TrainConfig config;
+  CLI::App app{"test"};
+  std::string file;
+
+  explicit Parsed(std::vector<std::string> arguments, const std::string& config_file = {}) {
+    add_train_flags(app, config);
+    std::ranges::reverse(arguments);
+    app.parse(arguments);
+    if (!config_file.empty()) apply_config_file(app, config_file);
+  }
+};
+
+TEST(Config, FlagWinsOverEnvironmentWinsOverFile) {
+  const ScratchFolder folder;
+  const auto file = folder.path() / "c.toml";
+  write_file_atomically(file, std::string_view("lr = 0.1\nbatch = 7\nseed = 5\nbucket-bytes = \"2M\"\n"));
+  ::setenv("TUTTI_BATCH", "8", 1);
+  ::setenv("TUTTI_LR", "0.2", 1);
+  const Parsed p({"--lr", "0.3"}, file);
+  ::unsetenv("TUTTI_BATCH");
+  ::unsetenv("TUTTI_LR");
+  EXPECT_EQ(p.config.lr, 0.3);
+  EXPECT_EQ(p.config.batch, 8);
+  EXPECT_EQ(p.config.seed, 5U);
+  EXPECT_EQ(p.config.bucket_bytes, 2U << 20);
+}
+
+TEST(Config, FileErrorsNameFileAndKey) {
+  const ScratchFolder folder;
+  const auto file = folder.path() / "c.toml";
+  write_file_atomically(file, std::string_view("learning-rat = 0.1\n"));
+  try {
+    const Parsed p({}, file);
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("learning-rat"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("c.toml"), std::string::npos);
+  }
+  write_file_atomically(file, std::string_view("batch = many\n"));
+  EXPECT_THROW(Parsed({}, file), ConfigError);
+  EXPECT_THROW(Parsed({}, "/no/such/file"), ConfigError);
+}
+
+TEST(Config, SurvivesTheWayThroughJson) {
+  const Parsed p({"--workers", "3", "--scale-lr", "--no-evaluate", "--data", "mnist"});
+  EXPECT_FALSE(p.config.evaluate);
+  EXPECT_EQ(nlohmann::json(p.config).get<TrainConfig>(), p.config);
+}
+
+TEST(Config, NonsenseIsRefusedByName) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"workers", "0"}, {"batch", "0"}, {"lr", "-1"}, {"lr", "nan"}, {"timeout", "0"}, {"steps", "-3"},
+      {"device", "tpu"}, {"transport", "pigeon"}};
+  for (const auto& [flag, value] : cases) {
+    try {
+      validate(Parsed({"--" + flag + "=" + value}).config);
+      FAIL() << flag;
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find("--" + flag), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST(Config, DataIsLookedForWhereTheUserSaysFirst) {
+  ::setenv("TUTTI_DATA", "/data/here", 1);
+  EXPECT_EQ(data_roots().front(), "/data/here");
+  EXPECT_EQ(data_home(), "/data/here");
+  ::unsetenv("TUTTI_DATA");
+  EXPECT_EQ(data_roots().back(), "/usr/share/datasets");
+}
+
+}  // namespace
+}  // namespace tutti::config

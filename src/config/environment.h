@@ -1,0 +1,20 @@
+// The only place that reads the environment, apart from the variables that mirror flags (flags.h).
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti::config {
+
+// Where data sets are looked for: $TUTTI_DATA, the user's cache folder, where Debian's packages put theirs.
+std::vector<std::filesystem::path> data_roots();
+
+// Where fetched data goes: $TUTTI_DATA or the user's cache folder. Throws ConfigError if there is neither.
+std::filesystem::path data_home();
+
+// $OMP_NUM_THREADS as a positive number, if somebody set it.
+std::optional<int> omp_threads();
+
+}  // namespace tutti::config

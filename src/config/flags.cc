@@ -1,0 +1,89 @@
+#include "config/flags.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace tutti::config {
+namespace {
+
+// --some-flag is TUTTI_SOME_FLAG in the environment.
+std::string variable_of(std::string flag) {
+  std::ranges::replace(flag, '-', '_');
+  std::ranges::transform(flag, flag.begin(), [](unsigned char c) { return std::toupper(c); });
+  return "TUTTI_" + flag;
+}
+
+template <typename T>
+CLI::Option* add(CLI::App& app, const std::string& flag, T& field, const std::string& help) {
+  return app.add_option("--" + flag, field, help)->capture_default_str()->envname(variable_of(flag));
+}
+
+void add_switch(CLI::App& app, const std::string& flag, bool& field, const std::string& help) {
+  app.add_flag("--" + flag, field, help)->envname(variable_of(flag));
+}
+
+}  // namespace
+
+void add_train_flags(CLI::App& app, TrainConfig& c) {
+  add(app, "model", c.model, "network to train; `tutti models` lists them");
+  add(app, "data", c.data, "data set; `tutti data list` lists them");
+  add(app, "strategy", c.strategy, "local | ring | allreduce | reduce-broadcast");
+  add(app, "workers", c.workers, "processes that compute gradients");
+  add(app, "steps", c.steps, "optimizer steps to train (instead of --epochs)");
+  add(app, "epochs", c.epochs, "passes over the data; default 1");
+  add(app, "batch", c.batch, "samples a worker and step");
+  add(app, "global-batch", c.global_batch, "samples a step of all workers together (instead of --batch)");
+  add(app, "optimizer", c.optimizer, "sgd | momentum | nesterov | adam | adamw");
+  add(app, "lr", c.lr, "learning rate");
+  add(app, "momentum", c.momentum, "of momentum and nesterov");
+  add(app, "beta1", c.beta1, "of adam and adamw");
+  add(app, "beta2", c.beta2, "of adam and adamw");
+  add(app, "epsilon", c.epsilon, "of adam and adamw");
+  add(app, "weight-decay", c.weight_decay, "below 0: the optimizer's default (0.01 for adamw, else 0)");
+  add_switch(app, "scale-lr", c.scale_lr, "multiply the learning rate by the workers, after a warm-up");
+  add(app, "warmup-steps", c.warmup_steps, "of --scale-lr; below 0: one epoch, at most a fifth of the run");
+  add(app, "seed", c.seed, "of initial weights, shuffling and dropout");
+  add(app, "device", c.device, "cpu");
+  add(app, "transport", c.transport, "auto | shm | tcp");
+  add(app, "algorithm", c.algorithm, "of allreduce: auto | ring | direct | halving-doubling | tree");
+  add(app, "memory-format", c.memory_format, "auto | contiguous | channels-last");
+  app.add_option_function<std::string>(
+         "--bucket-bytes", [&c](const std::string& text) { c.bucket_bytes = parse_bytes(text); },
+         "gradients leave in pieces of about this size, e.g. 1M")
+      ->default_str("1M")
+      ->envname("TUTTI_BUCKET_BYTES");
+  add(app, "threads", c.threads, "threads a worker computes with; 0: its share of the cores");
+  add(app, "timeout", c.timeout_s, "seconds until a peer that does not answer ends the run");
+  app.add_flag("!--no-evaluate", c.evaluate, "do not evaluate on the test part")->envname("TUTTI_NO_EVALUATE");
+  add_switch(app, "trace", c.trace, "write trace.json, for Perfetto or chrome://tracing");
+  add(app, "checkpoint-every", c.checkpoint_every, "steps between checkpoints; 0: after each epoch and at the end");
+  add(app, "out", c.out, "run folder; default runs/<model>-<strategy>-<time>");
+  add(app, "resume", c.resume, "run folder whose last checkpoint to go on from");
+}
+
+void apply_config_file(CLI::App& command, const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) throw ConfigError(fmt::format("--config {}: no such file", path));
+  std::vector<CLI::ConfigItem> items;
+  try {
+    items = CLI::ConfigTOML().from_file(path);
+  } catch (const CLI::Error& e) {
+    throw ConfigError(fmt::format("--config {}: {}", path, e.what()));
+  }
+  for (const CLI::ConfigItem& item : items) {
+    if (!item.parents.empty()) continue;
+    CLI::Option* option = command.get_option_no_throw("--" + item.name);
+    if (option == nullptr) throw ConfigError(fmt::format("--config {}: unknown key '{}'", path, item.name));
+    if (option->count() > 0) continue;
+    try {
+      option->add_result(item.inputs);
+      option->run_callback();
+    } catch (const CLI::Error& e) {
+      throw ConfigError(fmt::format("--config {}: {}: {}", path, item.name, e.what()));
+    }
+  }
+}
+
+}  // namespace tutti::config

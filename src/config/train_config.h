@@ -1,0 +1,59 @@
+// Everything that a training run can be told, in one struct.
+//
+// Defaults live here. The command line mirrors the fields (flags.h); precedence is file < environment < flag. The
+// resolved struct is printed, saved with each run, and is what every worker receives.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace tutti::config {
+
+struct TrainConfig {
+  std::string model = "mnist-cnn";
+  std::string data = "fashion-mnist";
+  std::string strategy = "allreduce";
+  int workers = 1;
+  std::int64_t steps = 0;   // 0: by epochs
+  std::int64_t epochs = 0;  // 0: by steps; neither: one epoch
+  std::int64_t batch = 128;       // a worker
+  std::int64_t global_batch = 0;  // of all workers; 0: batch x workers
+
+  std::string optimizer = "adam";
+  double lr = 0.001;
+  double momentum = 0.9;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = -1;  // below 0: the optimizer's own default
+  bool scale_lr = false;
+  std::int64_t warmup_steps = -1;  // below 0: one epoch, at most a fifth of the run
+  std::uint64_t seed = 1;
+
+  std::string device = "cpu";
+  std::string transport = "auto";
+  std::string algorithm = "auto";
+  std::string memory_format = "auto";  // auto | contiguous | channels-last
+  std::uint64_t bucket_bytes = 1 << 20;
+  int threads = 0;           // a worker; 0: its share of the cores
+  double timeout_s = 30;     // a stalled peer's
+  bool evaluate = true;      // on the test part, after each epoch and at the end
+  bool trace = false;
+  std::int64_t checkpoint_every = 0;  // steps; 0: after each epoch and at the end
+  std::string out;                    // empty: runs/<model>-<strategy>-<time>
+  std::string resume;                 // a run folder
+
+  bool operator==(const TrainConfig&) const = default;
+};
+
+void to_json(nlohmann::json& json, const TrainConfig& config);
+void from_json(const nlohmann::json& json, TrainConfig& config);
+
+// Checks what can be checked without data or model. Throws ConfigError that names the flag.
+void validate(const TrainConfig& config);
+
+// The whole of it as a two-column text.
+std::string resolved_table(const TrainConfig& config);
+
+}  // namespace tutti::config

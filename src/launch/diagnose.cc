@@ -1,0 +1,69 @@
+#include "launch/diagnose.h"
+
+#include <algorithm>
+
+#include "base/process.h"
+
+namespace tutti::launch {
+namespace {
+
+using Kind = Failure::Kind;
+
+bool blames_a_peer(const RankEnd& e) { return e.failure && e.failure->fault.has_value(); }
+
+// What the others were doing when `culprit` failed them: "; rank 0 was in all-reduce of bucket 0, step 7".
+std::string witnesses(const std::vector<RankEnd>& ends, Rank culprit) {
+  for (const RankEnd& e : ends) {
+    if (e.rank != culprit && blames_a_peer(e)) {
+      return fmt::format("; rank {} was in {}", to_int(e.rank), e.failure->fault->operation);
+    }
+  }
+  return "";
+}
+
+const RankEnd* first_by_order(const std::vector<RankEnd>& ends, auto holds) {
+  const RankEnd* found = nullptr;
+  for (const RankEnd& e : ends) {
+    if (!e.running && holds(e) && (found == nullptr || e.order < found->order)) found = &e;
+  }
+  return found;
+}
+
+// Ranks that wait in a circle all blame their neighbour. Who has said nothing himself is the one that hangs.
+Verdict blame_the_silent(const std::vector<RankEnd>& ends, const RankEnd& reporter) {
+  const PeerFault* fault = &*reporter.failure->fault;
+  for (const RankEnd& e : ends) {
+    if (!blames_a_peer(e)) continue;
+    const auto peer = std::ranges::find(ends, e.failure->fault->peer, &RankEnd::rank);
+    if (peer != ends.end() && peer->running) fault = &*e.failure->fault;
+  }
+  const auto peer = std::ranges::find(ends, fault->peer, &RankEnd::rank);
+  const bool stopped = peer != ends.end() && peer->stopped;
+  return {reporter.exit_code,
+          fmt::format("rank {} did not answer for {:.1f} s{}: rank {} waited for it in {}", to_int(fault->peer),
+                      static_cast<double>(fault->waited.count()) / 1000.0,
+                      stopped ? " (its process is stopped)" : "", to_int(fault->rank), fault->operation)};
+}
+
+}  // namespace
+
+Verdict diagnose(const std::vector<RankEnd>& ends) {
+  if (const auto* e = first_by_order(ends, [](const RankEnd& x) { return x.signal != 0; })) {
+    return {1, fmt::format("rank {} was killed by {}{}", to_int(e->rank), signal_name(e->signal),
+                           witnesses(ends, e->rank))};
+  }
+  if (const auto* e = first_by_order(ends, [](const RankEnd& x) { return x.failure && !blames_a_peer(x); })) {
+    return {e->exit_code, fmt::format("rank {} failed: {}", to_int(e->rank), e->failure->what)};
+  }
+  const auto unexplained = [](const RankEnd& x) { return x.exit_code != 0 && !x.failure; };
+  if (const auto* e = first_by_order(ends, unexplained)) {
+    return {e->exit_code, fmt::format("rank {} ended with exit code {} and no word{}", to_int(e->rank), e->exit_code,
+                                      witnesses(ends, e->rank))};
+  }
+  const auto timed_out = [](const RankEnd& x) { return x.failure && x.failure->kind == Kind::timeout; };
+  if (const auto* e = first_by_order(ends, timed_out)) return blame_the_silent(ends, *e);
+  if (const auto* e = first_by_order(ends, blames_a_peer)) return {e->exit_code, e->failure->what};
+  return {};
+}
+
+}  // namespace tutti::launch

@@ -1,0 +1,111 @@
+#include "launch/job.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "net/segment_transport.h"
+#include "net/tcp_transport.h"
+#include "rendezvous/rendezvous.h"
+
+namespace tutti::launch {
+namespace {
+
+nlohmann::json bytes_to_json(std::span<const std::byte> bytes) {
+  auto array = nlohmann::json::array();
+  for (const std::byte b : bytes) array.push_back(std::to_integer<int>(b));
+  return array;
+}
+
+}  // namespace
+
+UniqueFd write_job(const WorkerJob& job) {
+  const nlohmann::json json = {{"rank", to_int(job.rank)},
+                               {"world", job.world},
+                               {"task", job.task},
+                               {"payload", job.payload},
+                               {"secret", bytes_to_json(job.secret)},
+                               {"transport", job.transport},
+                               {"segment_fd", job.segment_fd},
+                               {"rendezvous_host", job.rendezvous.host},
+                               {"rendezvous_port", job.rendezvous.port},
+                               {"report_fd", job.report_fd},
+                               {"timeout_ms", job.timeout.count()}};
+  const std::string text = json.dump();
+  UniqueFd fd = make_memory_file("tutti-job", 0);
+  write_all(fd.get(), std::as_bytes(std::span(text)), "cannot write the job description");
+  return fd;
+}
+
+WorkerJob read_job(int fd) {
+  try {
+    const UniqueFd owned(fd);
+    const auto size = ::lseek(fd, 0, SEEK_END);
+    const Mapping mapping(fd, size > 0 ? static_cast<std::size_t>(size) : 0, Mapping::Access::read);
+    const auto bytes = mapping.bytes();
+    const auto json = nlohmann::json::parse(reinterpret_cast<const char*>(bytes.data()),
+                                            reinterpret_cast<const char*>(bytes.data()) + bytes.size());
+    WorkerJob job;
+    job.rank = Rank{json.at("rank").get<int>()};
+    job.world = json.at("world");
+    job.task = json.at("task");
+    job.payload = json.at("payload");
+    const auto secret = json.at("secret").get<std::vector<int>>();
+    if (secret.size() != job.secret.size()) throw ConfigError("the job description has no secret");
+    std::ranges::transform(secret, job.secret.begin(), [](int b) { return static_cast<std::byte>(b); });
+    job.transport = json.at("transport");
+    job.segment_fd = json.at("segment_fd");
+    job.rendezvous = {json.at("rendezvous_host"), json.at("rendezvous_port")};
+    job.report_fd = json.at("report_fd");
+    job.timeout = std::chrono::milliseconds(json.at("timeout_ms").get<std::int64_t>());
+    return job;
+  } catch (const std::exception& e) {
+    throw ConfigError(fmt::format("descriptor {} holds no job description; workers are started by `tutti train` ({})",
+                                  fd, e.what()));
+  }
+}
+
+std::unique_ptr<net::Transport> connect(const WorkerJob& job) {
+  if (job.transport == "shm") {
+    auto segment = std::make_shared<const net::Segment>(net::Segment::open(UniqueFd(job.segment_fd)));
+    return std::make_unique<net::SegmentTransport>(std::move(segment), job.rank,
+                                                   net::segment_options(job.world, job.timeout));
+  }
+  net::Mesh mesh(job.rank, job.world, job.secret, "127.0.0.1");
+  const auto peers = rendezvous::join(job.rendezvous, job.secret, job.rank, job.world, mesh.endpoint(),
+                                      Deadline::in(job.timeout));
+  return mesh.connect(peers, job.timeout);
+}
+
+Failure failure_of(const std::exception& e) {
+  Failure f{Failure::Kind::run, e.what(), std::nullopt};
+  if (dynamic_cast<const UsageError*>(&e) != nullptr) f.kind = Failure::Kind::usage;
+  if (const auto* lost = dynamic_cast<const PeerLost*>(&e)) f = {Failure::Kind::peer_lost, e.what(), lost->fault};
+  if (const auto* timeout = dynamic_cast<const Timeout*>(&e)) f = {Failure::Kind::timeout, e.what(), timeout->fault};
+  return f;
+}
+
+nlohmann::json to_json(const Failure& f) {
+  nlohmann::json json = {{"kind", static_cast<int>(f.kind)}, {"what", f.what}};
+  if (f.fault) {
+    json["fault"] = {{"rank", to_int(f.fault->rank)},
+                     {"peer", to_int(f.fault->peer)},
+                     {"operation", f.fault->operation},
+                     {"waited_ms", f.fault->waited.count()}};
+  }
+  return {{"failure", json}};
+}
+
+Failure failure_from_json(const nlohmann::json& json) {
+  const auto& j = json.at("failure");
+  Failure f{static_cast<Failure::Kind>(j.at("kind").get<int>()), j.at("what"), std::nullopt};
+  if (j.contains("fault")) {
+    const auto& p = j["fault"];
+    f.fault = PeerFault{Rank{p.at("rank").get<int>()}, Rank{p.at("peer").get<int>()}, p.at("operation"),
+                        std::chrono::milliseconds(p.at("waited_ms").get<std::int64_t>())};
+  }
+  return f;
+}
+
+}  // namespace tutti::launch

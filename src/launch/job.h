@@ -1,0 +1,55 @@
+// What a worker process is told, and how it tells back.
+//
+// The launcher writes a job description into an anonymous memory file and lets the worker inherit the descriptor:
+// the secret is never in arguments, environment or on disk. The worker reports events, and at its end why it failed,
+// as lines of JSON through an inherited pipe.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "net/auth.h"
+#include "net/dial.h"
+#include "net/transport.h"
+
+namespace tutti::launch {
+
+struct WorkerJob {
+  Rank rank{};
+  int world = 1;
+  std::string task;         // which of the program's tasks, e.g. "train"
+  nlohmann::json payload;   // what the task needs
+  net::Secret secret{};
+  std::string transport;    // "shm" or "tcp"
+  int segment_fd = -1;      // the shared memory, for shm
+  net::Endpoint rendezvous; // for tcp
+  int report_fd = -1;
+  std::chrono::milliseconds timeout{30'000};
+};
+
+// Writes the description to a memory file for a child to inherit. Throws RunError.
+UniqueFd write_job(const WorkerJob& job);
+
+// Reads and closes it. Throws ConfigError if the descriptor holds none.
+WorkerJob read_job(int fd);
+
+// Takes the worker's place among its peers. Blocks until all have come. Throws Timeout, PeerLost, AuthError.
+std::unique_ptr<net::Transport> connect(const WorkerJob& job);
+
+// Why a worker failed, as it travels to the launcher.
+struct Failure {
+  enum class Kind { run, usage, peer_lost, timeout };
+  Kind kind = Kind::run;
+  std::string what;
+  std::optional<PeerFault> fault;  // of peer_lost and timeout
+};
+
+Failure failure_of(const std::exception& e);
+nlohmann::json to_json(const Failure& failure);
+Failure failure_from_json(const nlohmann::json& json);
+
+}  // namespace tutti::launch

@@ -1,0 +1,63 @@
+// What the launcher's tests start: a worker that behaves, or misbehaves, as its payload says.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "launch/job.h"
+#include "observe/jsonl_sink.h"
+
+using namespace tutti;
+
+namespace {
+
+void exchange_forever(net::Transport& t) {
+  const int next = (to_int(t.rank()) + 1) % t.world();
+  const int previous = (to_int(t.rank()) + t.world() - 1) % t.world();
+  std::byte mine[64]{};
+  std::byte theirs[64]{};
+  const net::Outgoing out[] = {{Rank{next}, mine}};
+  const net::Incoming in[] = {{Rank{previous}, theirs, sizeof theirs}};
+  while (true) t.transfer(out, in, {"all-reduce", "bucket 0"});
+}
+
+int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
+  const std::string mode = job.payload.at("mode");
+  const bool chosen = to_int(job.rank) == job.payload.value("rank", -1);
+  std::printf("hello\n");
+  std::fprintf(stderr, "no newline at the end");
+  report.emit(observe::Note{"pid " + std::to_string(::getpid())});
+  if (mode == "environment") {
+    // The secret must be in neither: say what a `ps e` would show.
+    std::ifstream environment("/proc/self/environ");
+    std::ifstream arguments("/proc/self/cmdline");
+    const std::string all{std::istreambuf_iterator<char>(environment), {}};
+    const std::string line{std::istreambuf_iterator<char>(arguments), {}};
+    const bool found = (all + line).find(to_hex(job.secret)) != std::string::npos;
+    return found ? 9 : 0;
+  }
+  const auto transport = launch::connect(job);
+  if (mode == "fine") return 0;
+  if (mode == "exit" && chosen) return job.payload.at("code");
+  if (mode == "throw" && chosen) throw DataError("labels.idx: offset 8: label 12 is not below 10");
+  if (mode == "kill" && chosen) ::raise(SIGKILL);
+  if (mode == "stop" && chosen) ::raise(SIGSTOP);
+  exchange_forever(*transport);
+  return 0;
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  const auto job = launch::read_job(std::atoi(argv[3]));
+  observe::JsonlSink report(UniqueFd(job.report_fd), "report");
+  try {
+    return work(job, report);
+  } catch (const std::exception& e) {
+    const auto failure = launch::failure_of(e);
+    report.write_line(launch::to_json(failure));
+    return failure.kind == launch::Failure::Kind::usage ? 2 : 1;
+  }
+}

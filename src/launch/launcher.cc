@@ -1,0 +1,265 @@
+#include "launch/launcher.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/streambuf.hpp>
+#include <fstream>
+
+#include "base/process.h"
+#include "launch/spawn.h"
+#include "net/segment.h"
+#include "rendezvous/rendezvous.h"
+
+namespace tutti::launch {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+namespace {
+
+// After the first failure the others get this long to say what they saw; then all are stopped.
+constexpr auto kLastWords = std::chrono::milliseconds(1500);
+
+// A line longer than this is cut: nobody's output may fill our memory.
+constexpr std::size_t kLongestLine = 1 << 20;
+
+// Calls on_line for every line of a descriptor until its end.
+class LineReader : public std::enable_shared_from_this<LineReader> {
+ public:
+  LineReader(asio::io_context& io, UniqueFd fd, std::function<void(const std::string&)> on_line)
+      : descriptor_(io, fd.release()), buffer_(kLongestLine), on_line_(std::move(on_line)) {}
+
+  void start() {
+    asio::async_read_until(descriptor_, buffer_, '\n', [self = shared_from_this()](error_code e, std::size_t n) {
+      if (e) return self->finish();
+      self->emit(n, 1);
+      self->start();
+    });
+  }
+
+ private:
+  void emit(std::size_t n, std::size_t terminator) {
+    const auto begin = asio::buffers_begin(buffer_.data());
+    const std::string line(begin, begin + static_cast<std::ptrdiff_t>(n - terminator));
+    buffer_.consume(n);
+    on_line_(line);
+  }
+  void finish() {
+    if (buffer_.size() > 0) emit(buffer_.size(), 0);
+  }
+
+  asio::posix::stream_descriptor descriptor_;
+  asio::streambuf buffer_;
+  std::function<void(const std::string&)> on_line_;
+};
+
+// 'T' in /proc/PID/stat: stopped by a signal or a debugger.
+bool is_stopped(pid_t pid) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(stat, text);
+  const auto end_of_name = text.rfind(')');
+  return end_of_name != std::string::npos && end_of_name + 2 < text.size() &&
+         (text[end_of_name + 2] == 'T' || text[end_of_name + 2] == 't');
+}
+
+class Job {
+ public:
+  Job(const JobSpec& spec, const Listener& listener) : spec_(spec), listener_(listener) {}
+  ~Job() { kill_all(); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  Outcome run() {
+    signals_.async_wait([this](error_code e, int signal) {
+      if (!e) interrupt(signal);
+    });
+    start_all();
+    io_.run();
+    Outcome outcome;
+    outcome.strangers = strangers_;
+    outcome.interrupted_by = interrupted_by_;
+    const Verdict verdict = diagnose(ends_);
+    outcome.exit_code = verdict.exit_code;
+    outcome.line = verdict.line;
+    if (interrupted_by_ != 0) {
+      outcome.exit_code = 128 + interrupted_by_;
+      outcome.line = fmt::format("interrupted by {}; all {} workers are stopped", signal_name(interrupted_by_),
+                                 spec_.workers);
+    }
+    return outcome;
+  }
+
+ private:
+  struct Worker {
+    pid_t pid = -1;
+    std::unique_ptr<asio::posix::stream_descriptor> death;
+  };
+
+  void start_all() {
+    WorkerJob job;
+    job.world = spec_.workers;
+    job.task = spec_.task;
+    job.payload = spec_.payload;
+    job.secret = net::make_secret();
+    job.transport = spec_.transport;
+    job.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec_.timeout);
+    if (spec_.transport == "tcp") {
+      rendezvous_ = std::make_unique<rendezvous::Rendezvous>(io_, "127.0.0.1", spec_.workers, job.secret);
+      job.rendezvous = rendezvous_->endpoint();
+    } else {
+      segment_ = std::make_unique<net::Segment>(net::Segment::create(spec_.workers));
+      job.segment_fd = segment_->fd();
+    }
+    const auto shares = share_cores(allowed_cores(), spec_.workers);
+    for (int r = 0; r < spec_.workers; ++r) {
+      job.rank = Rank{r};
+      start_one(job, shares[static_cast<std::size_t>(r)]);
+    }
+  }
+
+  void start_one(WorkerJob job, const std::vector<int>& cores) {
+    int report[2];
+    if (::pipe2(report, O_CLOEXEC) != 0) throw_errno("cannot make a pipe");
+    UniqueFd report_read(report[0]);
+    const UniqueFd report_write(report[1]);
+    job.report_fd = report_write.get();
+    const UniqueFd description = write_job(job);
+    std::vector<int> inherit = spec_.inherit;
+    inherit.insert(inherit.end(), {description.get(), report_write.get()});
+    if (job.segment_fd >= 0) inherit.push_back(job.segment_fd);
+    Spawned child = spawn(spec_.program, {"worker", "--job-fd", std::to_string(description.get())}, inherit, cores);
+
+    const std::size_t i = workers_.size();
+    ends_.push_back({.rank = job.rank});
+    workers_.push_back({child.pid, std::make_unique<asio::posix::stream_descriptor>(io_, child.pidfd.release())});
+    watch(i);
+    const Rank rank = job.rank;
+    read_lines(std::move(child.out), [this, rank](const std::string& l) { listener_.on_output(rank, false, l); });
+    read_lines(std::move(child.error), [this, rank](const std::string& l) { listener_.on_output(rank, true, l); });
+    read_lines(std::move(report_read), [this, i](const std::string& l) { on_report(i, l); });
+  }
+
+  void read_lines(UniqueFd fd, std::function<void(const std::string&)> on_line) {
+    std::make_shared<LineReader>(io_, std::move(fd), std::move(on_line))->start();
+  }
+
+  void on_report(std::size_t i, const std::string& line) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_discarded()) return;
+    if (json.contains("failure")) {
+      ends_[i].failure = failure_from_json(json);
+    } else {
+      listener_.on_report(ends_[i].rank, json);
+    }
+  }
+
+  void watch(std::size_t i) {
+    workers_[i].death->async_wait(asio::posix::stream_descriptor::wait_read, [this, i](error_code e) {
+      if (!e) on_death(i);
+    });
+  }
+
+  void on_death(std::size_t i) {
+    int status = 0;
+    ::waitpid(workers_[i].pid, &status, 0);
+    workers_[i].pid = -1;
+    workers_[i].death->close();
+    RankEnd& end = ends_[i];
+    if (!stopping_) {
+      end.running = false;
+      end.order = ++ended_;
+      if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
+      if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
+      if (end.exit_code != 0 || end.signal != 0) begin_end();
+    }
+    if (--alive_ == 0) wind_up();
+  }
+
+  // One has failed: the others notice by themselves and say so; whoever does not is stopped.
+  void begin_end() {
+    if (ending_) return;
+    ending_ = true;
+    last_words_.expires_after(kLastWords);
+    last_words_.async_wait([this](error_code e) {
+      if (!e) stop_all();
+    });
+  }
+
+  void stop_all() {
+    stopping_ = true;
+    for (std::size_t i = 0; i < workers_.size(); ++i) {
+      if (workers_[i].pid > 0) ends_[i].stopped = is_stopped(workers_[i].pid);
+    }
+    for (const Worker& w : workers_) {
+      if (w.pid > 0) ::kill(w.pid, SIGKILL);
+    }
+  }
+
+  void interrupt(int signal) {
+    interrupted_by_ = signal;
+    stop_all();
+  }
+
+  // All have ended: nothing but the rest of their output is left to wait for, then io_.run() returns.
+  void wind_up() {
+    last_words_.cancel();
+    signals_.cancel();
+    if (rendezvous_) strangers_ = rendezvous_->strangers();
+    rendezvous_.reset();
+  }
+
+  void kill_all() {
+    for (const Worker& w : workers_) {
+      if (w.pid > 0) {
+        ::kill(w.pid, SIGKILL);
+        ::waitpid(w.pid, nullptr, 0);
+      }
+    }
+  }
+
+  const JobSpec& spec_;
+  const Listener& listener_;
+  asio::io_context io_;
+  asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
+  asio::steady_timer last_words_{io_};
+  std::unique_ptr<net::Segment> segment_;
+  std::unique_ptr<rendezvous::Rendezvous> rendezvous_;
+  std::vector<Worker> workers_;
+  std::vector<RankEnd> ends_;
+  int alive_ = spec_.workers;
+  std::uint64_t strangers_ = 0;
+  int ended_ = 0;
+  bool ending_ = false;
+  bool stopping_ = false;
+  int interrupted_by_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::vector<int>> share_cores(const std::vector<int>& cores, int workers) {
+  const auto w = static_cast<std::size_t>(workers);
+  std::vector<std::vector<int>> shares(w);
+  if (cores.size() < w) return shares;
+  for (std::size_t i = 0; i < w; ++i) {
+    const auto first = cores.begin() + static_cast<std::ptrdiff_t>(cores.size() * i / w);
+    const auto last = cores.begin() + static_cast<std::ptrdiff_t>(cores.size() * (i + 1) / w);
+    shares[i].assign(first, last);
+  }
+  return shares;
+}
+
+Outcome run(const JobSpec& spec, const Listener& listener) {
+  Job job(spec, listener);
+  return job.run();
+}
+
+}  // namespace tutti::launch

@@ -1,0 +1,142 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <map>
+#include <thread>
+
+#include "launch/launcher.h"
+#include "observe/event.h"
+
+namespace tutti::launch {
+namespace {
+
+struct Seen {
+  std::map<int, std::string> out;
+  std::map<int, std::string> error;
+  std::vector<pid_t> pids;
+};
+
+Listener listen_to(Seen& seen, const std::function<void(pid_t)>& on_pid = {}) {
+  return {[&seen](Rank r, bool is_error, const std::string& line) {
+            (is_error ? seen.error : seen.out)[to_int(r)] += line + "|";
+          },
+          [&seen, on_pid](Rank, const nlohmann::json& line) {
+            const auto note = std::get<observe::Note>(observe::from_json(line));
+            seen.pids.push_back(std::stoi(note.text.substr(4)));
+            if (on_pid) on_pid(seen.pids.back());
+          }};
+}
+
+JobSpec job(const std::string& transport, int workers, nlohmann::json payload,
+            Clock::duration timeout = std::chrono::seconds(60)) {
+  return {TUTTI_TEST_WORKER, workers, "test", std::move(payload), transport, timeout, {}};
+}
+
+void expect_all_gone(const Seen& seen) {
+  for (const pid_t pid : seen.pids) EXPECT_NE(::kill(pid, 0), 0) << pid;
+}
+
+class Launcher : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Launcher, RunsAllRanksAndTellsTheirOutputApart) {
+  Seen seen;
+  const Outcome o = run(job(GetParam(), 3, {{"mode", "fine"}}), listen_to(seen));
+  EXPECT_EQ(o.exit_code, 0) << o.line;
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_EQ(seen.out[r], "hello|");
+    EXPECT_EQ(seen.error[r], "no newline at the end|");
+  }
+  EXPECT_EQ(seen.pids.size(), 3U);
+  expect_all_gone(seen);
+}
+
+TEST_P(Launcher, FirstFailingRanksCodeIsTheJobs) {
+  Seen seen;
+  const Outcome o = run(job(GetParam(), 3, {{"mode", "exit"}, {"rank", 1}, {"code", 7}}), listen_to(seen));
+  EXPECT_EQ(o.exit_code, 7);
+  EXPECT_NE(o.line.find("rank 1 ended with exit code 7"), std::string::npos) << o.line;
+  expect_all_gone(seen);
+}
+
+TEST_P(Launcher, ReasonOfAFailingRankIsTheJobsReason) {
+  Seen seen;
+  const Outcome o = run(job(GetParam(), 2, {{"mode", "throw"}, {"rank", 0}}), listen_to(seen));
+  EXPECT_EQ(o.exit_code, 2);
+  EXPECT_EQ(o.line, "rank 0 failed: labels.idx: offset 8: label 12 is not below 10");
+  expect_all_gone(seen);
+}
+
+TEST_P(Launcher, KilledRankEndsTheJobAndIsNamedWithTheOperation) {
+  Seen seen;
+  const Outcome o = run(job(GetParam(), 3, {{"mode", "kill"}, {"rank", 2}}), listen_to(seen));
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_NE(o.line.find("rank 2 was killed by SIGKILL"), std::string::npos) << o.line;
+  EXPECT_NE(o.line.find("all-reduce of bucket 0"), std::string::npos) << o.line;
+  expect_all_gone(seen);
+}
+
+TEST_P(Launcher, StoppedRankEndsTheJobAfterTheDeadlineAndIsNamed) {
+  Seen seen;
+  const Outcome o =
+      run(job(GetParam(), 3, {{"mode", "stop"}, {"rank", 1}}, std::chrono::seconds(2)), listen_to(seen));
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_NE(o.line.find("rank 1 did not answer"), std::string::npos) << o.line;
+  EXPECT_NE(o.line.find("stopped"), std::string::npos) << o.line;
+  expect_all_gone(seen);
+}
+
+TEST_P(Launcher, InterruptStopsEveryone) {
+  Seen seen;
+  const Outcome o = run(job(GetParam(), 3, {{"mode", "forever"}}), listen_to(seen, [&](pid_t) {
+                          if (seen.pids.size() == 3) ::kill(::getpid(), SIGINT);
+                        }));
+  EXPECT_EQ(o.exit_code, 130);
+  EXPECT_EQ(o.interrupted_by, SIGINT);
+  expect_all_gone(seen);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Launcher, ::testing::Values("shm", "tcp"),
+                         [](const auto& p) { return std::string(p.param); });
+
+TEST(LauncherOnce, SecretIsInNeitherArgumentsNorEnvironment) {
+  Seen seen;
+  EXPECT_EQ(run(job("tcp", 1, {{"mode", "environment"}}), listen_to(seen)).exit_code, 0);
+}
+
+TEST(LauncherOnce, ProgramThatDoesNotExistIsSaid) {
+  Seen seen;
+  JobSpec spec = job("shm", 2, {{"mode", "fine"}});
+  spec.program = "/no/such/program";
+  EXPECT_NE(run(spec, listen_to(seen)).exit_code, 0);
+}
+
+TEST(LauncherOnce, DeathOfTheLauncherLeavesNoWorker) {
+  int pids[2];
+  ASSERT_EQ(::pipe(pids), 0);
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    Seen seen;
+    run(job("shm", 2, {{"mode", "forever"}}),
+        listen_to(seen, [&](pid_t pid) { (void)!::write(pids[1], &pid, sizeof pid); }));
+    ::_exit(0);
+  }
+  pid_t workers[2];
+  for (pid_t& w : workers) ASSERT_EQ(::read(pids[0], &w, sizeof w), static_cast<ssize_t>(sizeof w));
+  ::kill(launcher, SIGKILL);
+  ::waitpid(launcher, nullptr, 0);
+  // Orphans go to init; they end without anyone's help. Bounded by the test's own time limit.
+  for (const pid_t w : workers) {
+    while (::kill(w, 0) == 0) std::this_thread::yield();
+  }
+}
+
+TEST(ShareCores, NoTwoRanksShareACoreWhileThereAreEnough) {
+  EXPECT_EQ(share_cores({0, 1}, 2), (std::vector<std::vector<int>>{{0}, {1}}));
+  EXPECT_EQ(share_cores({0, 1, 4, 5, 6}, 2), (std::vector<std::vector<int>>{{0, 1}, {4, 5, 6}}));
+  EXPECT_EQ(share_cores({3}, 2), (std::vector<std::vector<int>>{{}, {}}));
+}
+
+}  // namespace
+}  // namespace tutti::launch

@@ -1,0 +1,36 @@
+#include "observe/event.h"
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/scratch_folder.h"
+#include "observe/jsonl_sink.h"
+
+namespace tutti::observe {
+namespace {
+
+TEST(Event, EveryKindSurvivesTheWayThroughJson) {
+  const Event events[] = {RunStarted{1, 2, 3, "ring"}, StepDone{.step = 7, .loss = 0.5}, Evaluated{.accuracy = 0.9},
+                          CheckpointSaved{5, "a"},     Resumed{5, "b"},                  Note{"c"}};
+  for (const Event& e : events) {
+    const auto json = to_json(e);
+    EXPECT_EQ(from_json(json).index(), e.index());
+    EXPECT_EQ(to_json(from_json(json)), json);
+  }
+}
+
+TEST(Event, UnknownKindIsRefused) {
+  EXPECT_THROW(from_json({{"event", "party"}}), nlohmann::json::exception);
+  EXPECT_THROW(from_json({{"text", "x"}}), nlohmann::json::exception);
+}
+
+TEST(JsonlSink, WritesOneLineAnEventAndAppends) {
+  const ScratchFolder folder;
+  const auto path = folder.path() / "metrics.jsonl";
+  JsonlSink(path).emit(Note{"one"});
+  JsonlSink(path).emit(Note{"two\nlines"});
+  EXPECT_EQ(read_file(path), "{\"event\":\"note\",\"text\":\"one\"}\n{\"event\":\"note\",\"text\":\"two\\nlines\"}\n");
+}
+
+}  // namespace
+}  // namespace tutti::observe

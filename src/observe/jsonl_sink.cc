@@ -1,0 +1,21 @@
+#include "observe/jsonl_sink.h"
+
+#include <fcntl.h>
+
+#include "base/error.h"
+
+namespace tutti::observe {
+
+JsonlSink::JsonlSink(const std::filesystem::path& path)
+    : fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)), name_(path.string()) {
+  if (!fd_) throw_errno("cannot write " + name_);
+}
+
+void JsonlSink::emit(const Event& event) { write_line(to_json(event)); }
+
+void JsonlSink::write_line(const nlohmann::json& json) {
+  const std::string line = json.dump() + "\n";
+  write_all(fd_.get(), std::as_bytes(std::span(line)), "cannot write " + name_);
+}
+
+}  // namespace tutti::observe

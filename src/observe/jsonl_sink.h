@@ -1,0 +1,27 @@
+// Events as lines of JSON: into metrics.jsonl, or through a pipe to the launcher.
+#pragma once
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "observe/event.h"
+
+namespace tutti::observe {
+
+class JsonlSink final : public EventSink {
+ public:
+  // Appends to a file, made if it is not there. Throws RunError.
+  explicit JsonlSink(const std::filesystem::path& path);
+  // Writes to an open descriptor.
+  JsonlSink(UniqueFd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+
+  // Each event is one write, so lines stay whole. Throws RunError.
+  void emit(const Event& event) override;
+  void write_line(const nlohmann::json& json);
+
+ private:
+  UniqueFd fd_;
+  std::string name_;
+};
+
+}  // namespace tutti::observe

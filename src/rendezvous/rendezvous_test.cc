@@ -1,0 +1,63 @@
+#include "rendezvous/rendezvous.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/write.hpp>
+#include <thread>
+
+#include "base/error.h"
+
+namespace tutti::rendezvous {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(30);
+
+struct Host {
+  explicit Host(int world) : rendezvous(io, "127.0.0.1", world, secret), runner([this] { io.run(); }) {}
+  ~Host() {
+    io.stop();
+    runner.join();
+  }
+  net::Secret secret = net::make_secret();
+  boost::asio::io_context io;
+  Rendezvous rendezvous;
+  std::thread runner;
+};
+
+TEST(Rendezvous, EveryRankLearnsWhereEveryOtherListens) {
+  constexpr int kWorld = 8;
+  Host host(kWorld);
+  const auto where = host.rendezvous.endpoint();
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < kWorld; ++r) {
+    ranks.emplace_back([&, r] {
+      const net::Endpoint mine{"10.0.0." + std::to_string(r), static_cast<std::uint16_t>(1000 + r)};
+      const auto all = join(where, host.secret, Rank{r}, kWorld, mine, Deadline::in(kPatience));
+      ASSERT_EQ(all.size(), static_cast<std::size_t>(kWorld));
+      EXPECT_EQ(all[5].host, "10.0.0.5");
+      EXPECT_EQ(all[7].port, 1007);
+    });
+  }
+  for (auto& t : ranks) t.join();
+}
+
+TEST(Rendezvous, StrangersAndWrongSecretsDoNotDisturb) {
+  Host host(1);
+  const auto where = host.rendezvous.endpoint();
+  EXPECT_THROW(join(where, net::make_secret(), Rank{0}, 1, {"127.0.0.1", 1}, Deadline::in(kPatience)), AuthError);
+  boost::asio::io_context io;
+  net::Tcp::socket garbage(io);
+  garbage.connect({boost::asio::ip::make_address(where.host), where.port});
+  boost::asio::write(garbage, boost::asio::buffer(std::string(1000, '\xff')));
+  EXPECT_EQ(join(where, host.secret, Rank{0}, 1, {"127.0.0.1", 77}, Deadline::in(kPatience))[0].port, 77);
+}
+
+TEST(Rendezvous, RankThatNeverComesIsATimeout) {
+  Host host(2);
+  EXPECT_THROW(join(host.rendezvous.endpoint(), host.secret, Rank{0}, 2, {"127.0.0.1", 1},
+                    Deadline::in(std::chrono::milliseconds(200))),
+               Timeout);
+}
+
+}  // namespace
+}  // namespace tutti::rendezvous
