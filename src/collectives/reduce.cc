@@ -161,8 +161,7 @@ TUTTI_INLINE void across_loops(std::span<void* const> buffers, std::size_t count
   constexpr std::size_t kBlock = kBlockBytes / sizeof(typename E::Wide);
   if (buffers.size() == 1) return finish_loop<E>(buffers[0], count, finish);
   if (buffers.size() == 2) return pair_loop<E, Op>(buffers[0], buffers[1], count, finish);
-  // GCC does not vectorise a chain of selections, and conversions of four halves at once run out of
-  // registers.
+  // GCC does not vectorise a chain of selections; halves are bound by conversion, not by memory.
   if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<typename E::Stored, typename E::Wide>) {
     if (buffers.size() == 4) return quad_loop<E>(buffers, count, finish);
   }
