@@ -2,27 +2,34 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "base/dtype.h"
 
 namespace tutti::collectives {
 
-// `average` is a sum here; who ends the reduction calls `divide` once.
+// `average` is a sum here; who ends the reduction divides once.
 enum class ReduceOp { sum, average, min, max };
 
 std::string_view name_of(ReduceOp op);
 
-// into[i] = into[i] op from[i], for count elements. The two spans do not overlap. bfloat16 and float16 are
-// combined in float32 and rounded to nearest even.
+// Common to all: spans are aligned to their element and do not overlap. bfloat16 and float16 are combined in
+// float32 and rounded to nearest even. Integer sums wrap. The minimum or maximum of a NaN and anything is
+// NaN.
+
+// into[i] = into[i] op from[i], for count elements.
 void combine(DType type, ReduceOp op, void* into, const void* from, std::size_t count);
 
-// out_a[i] = out_b[i] = a[i] op b[i], in one pass over memory; out_a may be a, out_b may be b.
-// What two ranks on one host need: the sum goes to both buffers while it is in a register.
-void combine_into_both(DType type, ReduceOp op, void* a, void* b, std::size_t count);
+// Every buffer's element i becomes ((b0[i] op b1[i]) op b2[i]) ... / divisor: the same bits in all of them.
+// What ranks on one host need: memory is read once and written once, for the partial result stays in the
+// nearest cache (with two buffers, in a register). bfloat16 and float16 are rounded once, at the end. A
+// divisor other than 1 is for sums only.
+void combine_across(DType type, ReduceOp op, std::span<void* const> buffers, std::size_t count,
+                    int divisor = 1);
 
-// data[i] = data[i] / divisor: floating types multiply by the reciprocal if the divisor is a power of two and
-// divide otherwise; integers truncate towards zero.
+// data[i] = data[i] / divisor, divisor > 0: floating types multiply by the reciprocal if the divisor is a
+// power of two (the same bits, sooner) and divide otherwise; integers truncate towards zero.
 void divide(DType type, void* data, std::size_t count, int divisor);
 
 }  // namespace tutti::collectives
