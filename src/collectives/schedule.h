@@ -1,15 +1,17 @@
 // What a collective does, as data.
 //
-// A schedule is what one rank does in one collective: a list of rounds. In a round the rank sends some chunks of its
-// buffer to peers and receives others from peers, all at once; a received chunk either replaces or is combined with
-// what the buffer holds there. The executor runs a schedule, the planner prices it, a report draws it, and a test
-// plays all ranks' schedules against each other with no sockets.
+// A schedule is what one rank does in one collective: a list of rounds. In a round the rank sends some chunks
+// of its buffer to peers and receives others from peers, all at once; a received chunk either replaces or is
+// combined with what the buffer holds there. The executor runs a schedule, the planner prices it, a report
+// draws it, and a test plays all ranks' schedules against each other with no sockets.
 //
 // Every algorithm keeps these rules, so that one executor fits all, on sockets or in shared memory:
 //   1. All ranks of a collective have the same number of rounds (some may be empty).
-//   2. A send from a to b in round k has exactly one matching receive at b from a in round k, of the same chunk;
+//   2. A send from a to b in round k has exactly one matching receive at b from a in round k, of the same
+//   chunk;
 //      there is at most one send from a to b in a round.
-//   3. In one round, no chunk that a rank receives overlaps a chunk that it sends. Received chunks overlap each
+//   3. In one round, no chunk that a rank receives overlaps a chunk that it sends. Received chunks overlap
+//   each
 //      other only if all of them combine; they are then combined in the order listed.
 //   4. Chunks without elements are neither sent nor received.
 #pragma once
@@ -54,8 +56,8 @@ struct Schedule {
   std::vector<Round> rounds;
 };
 
-// Part `part` of `count` elements cut into `parts` nearly equal pieces: the first count % parts have one more.
-// reduce_scatter leaves, and all_gather expects, rank r's part in place at equal_part(count, world, r).
+// Part `part` of `count` elements cut into `parts` nearly equal pieces: the first count % parts have one
+// more. reduce_scatter leaves, and all_gather expects, rank r's part in place at equal_part(count, world, r).
 Chunk equal_part(std::size_t count, int parts, int part);
 
 // The schedule of `rank` for an operation over `count` elements. `root` matters to broadcast and reduce only.
