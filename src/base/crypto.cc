@@ -10,8 +10,12 @@
 namespace tutti {
 namespace {
 
-unsigned char* raw(std::byte* p) { return reinterpret_cast<unsigned char*>(p); }
-const unsigned char* raw(const std::byte* p) { return reinterpret_cast<const unsigned char*>(p); }
+unsigned char* raw(std::byte* p) {
+  return reinterpret_cast<unsigned char*>(p);
+}
+const unsigned char* raw(const std::byte* p) {
+  return reinterpret_cast<const unsigned char*>(p);
+}
 
 }  // namespace
 
@@ -39,12 +43,14 @@ Digest Sha256::digest() {
   return out;
 }
 
-Digest sha256(std::span<const std::byte> bytes) { return Sha256().update(bytes).digest(); }
+Digest sha256(std::span<const std::byte> bytes) {
+  return Sha256().update(bytes).digest();
+}
 
 Digest hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> message) {
   Digest out;
-  TUTTI_CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), raw(message.data()), message.size(),
-                   raw(out.data()), nullptr) != nullptr);
+  TUTTI_CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), raw(message.data()),
+                   message.size(), raw(out.data()), nullptr) != nullptr);
   return out;
 }
 

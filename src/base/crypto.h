@@ -39,6 +39,8 @@ bool equal_secret(std::span<const std::byte> a, std::span<const std::byte> b);
 void fill_random(std::span<std::byte> out);
 
 std::string to_hex(std::span<const std::byte> bytes);
-inline std::string sha256_hex(std::span<const std::byte> bytes) { return to_hex(sha256(bytes)); }
+inline std::string sha256_hex(std::span<const std::byte> bytes) {
+  return to_hex(sha256(bytes));
+}
 
 }  // namespace tutti

@@ -1,8 +1,8 @@
 // The two kinds of failure.
 //
-// What can happen in the world (a peer dies, a file is damaged, a flag is wrong) is a typed exception below. Each
-// carries one line that says what and where; `main` turns UsageError's family into exit code 2 and RunError's
-// family into exit code 1. What cannot happen unless we made a mistake is TUTTI_CHECK.
+// What can happen in the world (a peer dies, a file is damaged, a flag is wrong) is a typed exception below.
+// Each carries one line that says what and where; `main` turns UsageError's family into exit code 2 and
+// RunError's family into exit code 1. What cannot happen unless we made a mistake is TUTTI_CHECK.
 #pragma once
 
 #include <fmt/format.h>
@@ -60,7 +60,8 @@ struct AuthError : RunError {
   using RunError::RunError;
 };
 
-// Two ranks disagree about what to do next (a length, a sequence number): a bug or a mixed-up job, never retried.
+// Two ranks disagree about what to do next (a length, a sequence number): a bug or a mixed-up job, never
+// retried.
 struct ProtocolError : RunError {
   using RunError::RunError;
 };
@@ -73,8 +74,8 @@ struct ProtocolError : RunError {
 }  // namespace tutti
 
 // A bug if false. The detail is a fmt format string with its arguments.
-#define TUTTI_CHECK(condition, ...)                                                          \
-  do {                                                                                       \
-    if (!(condition)) [[unlikely]]                                                           \
+#define TUTTI_CHECK(condition, ...)                                                         \
+  do {                                                                                      \
+    if (!(condition)) [[unlikely]]                                                          \
       ::tutti::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
   } while (false)

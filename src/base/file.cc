@@ -18,7 +18,8 @@ UniqueFd open_for_reading(const std::filesystem::path& path, struct stat& info) 
   if (!fd || ::fstat(fd.get(), &info) != 0) {
     throw DataError(fmt::format("cannot read {}: {}", path.string(), std::strerror(errno)));
   }
-  if (!S_ISREG(info.st_mode)) throw DataError(fmt::format("cannot read {}: not a regular file", path.string()));
+  if (!S_ISREG(info.st_mode))
+    throw DataError(fmt::format("cannot read {}: not a regular file", path.string()));
   return fd;
 }
 

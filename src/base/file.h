@@ -1,4 +1,5 @@
-// Files and descriptors: owned, mapped, and written so that a reader sees the old content or the new, never half.
+// Files and descriptors: owned, mapped, and written so that a reader sees the old content or the new, never
+// half.
 #pragma once
 
 #include <cstddef>
@@ -58,8 +59,8 @@ Mapping map_file(const std::filesystem::path& path);
 // The whole file as text. Throws DataError that names the path.
 std::string read_file(const std::filesystem::path& path);
 
-// Writes beside `path`, fsyncs, renames over it and fsyncs the folder. On failure nothing is left and RunError
-// names the path.
+// Writes beside `path`, fsyncs, renames over it and fsyncs the folder. On failure nothing is left and
+// RunError names the path.
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> content);
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 

@@ -41,7 +41,9 @@ TEST(File, EmptyFileMapsToNothing) {
   EXPECT_TRUE(map_file(folder.path() / "e").bytes().empty());
 }
 
-TEST(File, FolderIsNoFile) { EXPECT_THROW(map_file("/"), DataError); }
+TEST(File, FolderIsNoFile) {
+  EXPECT_THROW(map_file("/"), DataError);
+}
 
 }  // namespace
 }  // namespace tutti

@@ -13,7 +13,8 @@ std::uint64_t SplitMix64::below(std::uint64_t bound) {
   // Lemire's multiply-and-reject.
   while (true) {
     const auto product = static_cast<unsigned __int128>((*this)()) * bound;
-    if (static_cast<std::uint64_t>(product) >= (0 - bound) % bound) return static_cast<std::uint64_t>(product >> 64);
+    if (static_cast<std::uint64_t>(product) >= (0 - bound) % bound)
+      return static_cast<std::uint64_t>(product >> 64);
   }
 }
 

@@ -1,4 +1,5 @@
-// A small generator whose stream is ours, so that a seed means the same samples on every platform and library.
+// A small generator whose stream is ours, so that a seed means the same samples on every platform and
+// library.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +7,8 @@
 
 namespace tutti {
 
-// splitmix64 (Steele, Lea, Flood 2014): 64 bits of state, every seed good. Satisfies UniformRandomBitGenerator.
+// splitmix64 (Steele, Lea, Flood 2014): 64 bits of state, every seed good. Satisfies
+// UniformRandomBitGenerator.
 class SplitMix64 {
  public:
   using result_type = std::uint64_t;

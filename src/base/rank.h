@@ -5,6 +5,8 @@ namespace tutti {
 
 enum class Rank : int {};
 
-constexpr int to_int(Rank r) { return static_cast<int>(r); }
+constexpr int to_int(Rank r) {
+  return static_cast<int>(r);
+}
 
 }  // namespace tutti

@@ -1,4 +1,5 @@
-// A folder of its own under the system's temporary folder, removed with all it holds when this goes out of scope.
+// A folder of its own under the system's temporary folder, removed with all it holds when this goes out of
+// scope.
 #pragma once
 
 #include <cstdlib>

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Turns the rounds of script/bench into tables, ratios and a verdict on each target.
+
+    benchmarks/combine.py build/bench [--quick] [--write docs/benchmarks.md README.md]
+
+Reads FOLDER/round-*/NAME.json. A cell is the median over rounds; a ratio is the quotient of two cells. Python's
+standard library alone.
+"""
+import argparse
+import glob
+import json
+import os
+import platform
+import re
+import statistics
+import sys
+import time
+
+KIB, MIB = 1 << 10, 1 << 20
+BATCH = 128
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------
+
+def read_json(path):
+    with open(path, encoding="utf-8") as file:
+        try:
+            return json.load(file)
+        except ValueError as error:
+            sys.exit(f"combine: {path}: {error}")
+
+
+def read_allreduce(folder):
+    """{(who, ranks, bytes): seconds}, and the files that hold a row that was not verified."""
+    samples, unverified = {}, []
+    for path in sorted(glob.glob(os.path.join(folder, "round-*", "*.json"))):
+        match = re.fullmatch(r"(tutti-shm|tutti-tcp|openmpi-shm|openmpi-tcp|gloo)-(\d+)\.json", os.path.basename(path))
+        if not match:
+            continue
+        for row in read_json(path):
+            if row["verified"] is not True:
+                unverified.append(f"{path}: {row['bytes']} bytes")
+            samples.setdefault((match[1], int(match[2]), row["bytes"]), []).append(row["seconds"])
+    return {key: statistics.median(values) for key, values in samples.items()}, unverified
+
+
+def read_training(folder):
+    """{(who, workers): {"step_ms", "samples_per_second", "exposed_ms"}}, samples/s from the median step for all."""
+    samples = {}
+    for path in sorted(glob.glob(os.path.join(folder, "round-*", "train-*.json"))):
+        who, workers = re.fullmatch(r"train-(\w+)-(\d+)\.json", os.path.basename(path)).groups()
+        run = read_json(path)
+        step = run["step_ms"]["median"] if isinstance(run["step_ms"], dict) else run["step_ms"]
+        samples.setdefault((who, int(workers)), []).append((step, run.get("exposed_exchange_ms")))
+    cells = {}
+    for (who, workers), runs in samples.items():
+        step = statistics.median(run[0] for run in runs)
+        exposed = [run[1] for run in runs if isinstance(run[1], (int, float))]
+        cells[who, workers] = {"step_ms": step, "samples_per_second": workers * BATCH * 1000 / step,
+                               "exposed_ms": statistics.median(exposed) if exposed else None}
+    return cells
+
+
+# ---- targets -------------------------------------------------------------------------------------------------------
+
+def allreduce_target(text, ours, theirs, ranks, wanted, sizes):
+    def measure(cells, _):
+        ratios = {size: cells[theirs, ranks, size] / seconds for (who, n, size), seconds in cells.items()
+                  if (who, n) == (ours, ranks) and sizes(size) and (theirs, ranks, size) in cells}
+        return min(ratios.items(), key=lambda item: item[1]) if ratios else None
+
+    def say(found):
+        return f"{found[1]:.2f} (worst, at {size_name(found[0])})"
+
+    return {"text": text, "wanted": wanted, "measure": measure, "value": lambda found: found[1], "say": say}
+
+
+def training_target(text, ours, theirs, wanted):
+    def measure(_, cells):
+        if ours not in cells or theirs not in cells:
+            return None
+        return cells[ours]["samples_per_second"] / cells[theirs]["samples_per_second"]
+
+    return {"text": text, "wanted": wanted, "measure": measure, "value": lambda found: found, "say": "{:.2f}".format}
+
+
+def from_512k_to_32m(size):
+    return 512 * KIB <= size <= 32 * MIB
+
+
+TARGETS = [
+    allreduce_target("all-reduce, 2 ranks, shared memory, 512 KB to 32 MB: Open MPI's bandwidth", "tutti-shm",
+                     "openmpi-shm", 2, 2.5, from_512k_to_32m),
+    allreduce_target("all-reduce, 2 ranks, shared memory, below 64 KB: Open MPI's speed", "tutti-shm", "openmpi-shm",
+                     2, 1.0, lambda size: size < 64 * KIB),
+    allreduce_target("all-reduce, 2 ranks, shared memory, every size: Gloo's bandwidth", "tutti-shm", "gloo", 2, 5.0,
+                     lambda size: True),
+    allreduce_target("all-reduce, 4 ranks, shared memory, from 512 KB: Open MPI's bandwidth", "tutti-shm",
+                     "openmpi-shm", 4, 2.0, lambda size: size >= 512 * KIB),
+    allreduce_target("all-reduce, 2 ranks, TCP on loopback, from 512 KB: Open MPI's bandwidth", "tutti-tcp",
+                     "openmpi-tcp", 2, 1.3, lambda size: size >= 512 * KIB),
+    training_target("training, 1 process: PyTorch eager's samples/s", ("tutti", 1), ("torch", 1), 1.25),
+    training_target("training, `allreduce`, 2 workers: PyTorch DDP with Gloo's samples/s", ("tutti", 2), ("torch", 2),
+                    1.6),
+    training_target("training, `allreduce`, 2 workers: our own samples/s with 1", ("tutti", 2), ("tutti", 1), 1.85),
+]
+
+
+def judge(allreduce, training):
+    rows = []
+    for target in TARGETS:
+        found = target["measure"](allreduce, training)
+        if found is None:
+            rows.append([target["text"], f"{target['wanted']:.2f}", "-", "not measured"])
+        else:
+            verdict = "reached" if target["value"](found) >= target["wanted"] else "MISSED"
+            rows.append([target["text"], f"{target['wanted']:.2f}", target["say"](found), verdict])
+    return rows
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------
+
+def size_name(size):
+    return f"{size // MIB} MB" if size >= MIB else f"{size // KIB} KB" if size >= KIB else f"{size} B"
+
+
+def table(header, rows):
+    """Markdown that also reads well on a terminal: text to the left, numbers to the right."""
+    columns = list(zip(header, *rows))
+    widths = [max(len(cell) for cell in column) for column in columns]
+    left = [not any(re.match(r"[\d.]", cell) for cell in column[1:]) for column in columns]
+
+    def line(cells):
+        return "| " + " | ".join(c.ljust(w) if l else c.rjust(w) for c, w, l in zip(cells, widths, left)) + " |"
+
+    rule = "|" + "|".join("-" * (w + 2) if l else "-" * (w + 1) + ":" for w, l in zip(widths, left)) + "|"
+    return "\n".join([line(header), rule, *map(line, rows)])
+
+
+def allreduce_table(cells, ranks):
+    sizes = sorted({size for _, n, size in cells if n == ranks})
+
+    def speed(who, size):
+        seconds = cells.get((who, ranks, size))
+        return "-" if seconds is None else f"{seconds * 1e6:.1f} us, {size / seconds / 1e9:.2f}"
+
+    def ratio(ours, theirs, size):
+        pair = cells.get((ours, ranks, size)), cells.get((theirs, ranks, size))
+        return "-" if None in pair else f"{pair[1] / pair[0]:.2f}"
+
+    rows = [[size_name(size), speed("tutti-shm", size), speed("openmpi-shm", size),
+             ratio("tutti-shm", "openmpi-shm", size), speed("gloo", size), ratio("tutti-shm", "gloo", size),
+             speed("tutti-tcp", size), speed("openmpi-tcp", size), ratio("tutti-tcp", "openmpi-tcp", size)]
+            for size in sizes]
+    return table(["bytes", "tutti shm", "Open MPI shm", "ratio", "Gloo", "ratio", "tutti tcp", "Open MPI tcp",
+                  "ratio"], rows)
+
+
+def training_table(cells):
+    names = {("tutti", 1): "tutti `local`, 1 process", ("torch", 1): "PyTorch eager, 1 process",
+             ("tutti", 2): "tutti `allreduce`, 2 workers", ("torch", 2): "PyTorch DDP with Gloo, 2 processes"}
+    rows = []
+    for key, name in names.items():
+        if key in cells:
+            cell = cells[key]
+            exposed = "-" if cell["exposed_ms"] is None else f"{cell['exposed_ms']:.2f}"
+            rows.append([name, f"{cell['step_ms']:.1f}", f"{cell['samples_per_second']:.0f}", exposed])
+    return table(["who", "step, ms", "samples/s", "exposed exchange, ms"], rows)
+
+
+def machine():
+    name = "unknown processor"
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+    return f"{os.cpu_count()} cores, {name}, Linux {platform.release().split('-')[0]}"
+
+
+def compose(folder, quick):
+    allreduce, unverified = read_allreduce(folder)
+    training = read_training(folder)
+    if not allreduce and not training:
+        sys.exit(f"combine: no rounds in {folder}")
+    rounds = len(glob.glob(os.path.join(folder, "round-*")))
+    parts = [f"Measured {time.strftime('%Y-%m-%d')}: {machine()}; medians over {rounds} "
+             f"{'round' if rounds == 1 else 'rounds'}{' of a quick run, no measurement' if quick else ''}."]
+    for ranks in sorted({n for _, n, _ in allreduce}):
+        parts += [f"All-reduce of float32, {ranks} ranks on this host: time of one, and bandwidth in GB/s",
+                  allreduce_table(allreduce, ranks)]
+    if training:
+        parts += ["Training, `mnist-cnn`, batch 128 a process, one thread a process, Adam", training_table(training)]
+    targets = table(["tutti, as a multiple of", "at least", "measured", "verdict"], judge(allreduce, training))
+    parts += ["Targets", targets]
+    if unverified:
+        parts.append("NOT VERIFIED: " + "; ".join(unverified))
+    return "\n\n".join(parts), parts[0] + "\n\n" + targets, unverified
+
+
+def write_block(path, text):
+    """Replaces what stands between the markers of `path`."""
+    with open(path, encoding="utf-8") as file:
+        page = file.read()
+    new, count = re.subn(r"(<!-- bench:begin -->\n).*?(<!-- bench:end -->)", lambda m: m[1] + text + "\n" + m[2], page,
+                         flags=re.S)
+    if count != 1:
+        sys.exit(f"combine: {path} has no <!-- bench:begin --> ... <!-- bench:end -->")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(new)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("--quick", action="store_true", help="say in the text that this was a quick run")
+    parser.add_argument("--write", nargs=2, metavar=("FULL", "SHORT"), help="pages to rewrite between their markers")
+    options = parser.parse_args()
+    full, short, unverified = compose(options.folder, options.quick)
+    print(full)
+    if options.write:
+        write_block(options.write[0], full)
+        write_block(options.write[1], short)
+    sys.exit(1 if unverified else 0)
+
+
+if __name__ == "__main__":
+    main()
