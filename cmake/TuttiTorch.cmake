@@ -4,3 +4,9 @@ find_package(Torch REQUIRED)
 add_library(tutti_torch STATIC ${CMAKE_SOURCE_DIR}/cmake/torch_pch.cc)
 target_link_libraries(tutti_torch PUBLIC tutti_flags torch ${TORCH_LIBRARIES})
 target_precompile_headers(tutti_torch PRIVATE <torch/torch.h>)
+
+# A room that sees libtorch: as tutti_room, with the precompiled header.
+function(tutti_torch_room room)
+  tutti_room(${room} ${ARGN} LIBRARIES tutti_torch)
+  target_precompile_headers(tutti_${room} REUSE_FROM tutti_torch)
+endfunction()

@@ -63,6 +63,9 @@ class Communicator {
   // What a call would use, and why.
   Choice choice(Operation operation, std::uint64_t bytes) const;
 
+  // Ends a blocked call of another thread with a RunError; nothing works after it. Thread-safe.
+  void cancel() { transport_.cancel(); }
+
   // Bytes that this rank's schedules have delivered to other ranks so far, however they went.
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 

@@ -15,12 +15,6 @@ void require(bool holds, std::string_view flag, std::string_view rule, const aut
 
 }  // namespace
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainConfig, model, data, strategy, workers, steps, epochs, batch,
-                                                global_batch, optimizer, lr, momentum, beta1, beta2, epsilon,
-                                                weight_decay, scale_lr, warmup_steps, seed, device, transport,
-                                                algorithm, memory_format, bucket_bytes, threads, timeout_s, evaluate,
-                                                trace, checkpoint_every, out, resume)
-
 void validate(const TrainConfig& c) {
   require(c.workers >= 1, "workers", "at least 1", c.workers);
   require(c.workers <= 1024, "workers", "at most 1024", c.workers);

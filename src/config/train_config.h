@@ -47,8 +47,12 @@ struct TrainConfig {
   bool operator==(const TrainConfig&) const = default;
 };
 
-void to_json(nlohmann::json& json, const TrainConfig& config);
-void from_json(const nlohmann::json& json, TrainConfig& config);
+// A key that is missing keeps its default.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainConfig, model, data, strategy, workers, steps, epochs, batch,
+                                                global_batch, optimizer, lr, momentum, beta1, beta2, epsilon,
+                                                weight_decay, scale_lr, warmup_steps, seed, device, transport,
+                                                algorithm, memory_format, bucket_bytes, threads, timeout_s, evaluate,
+                                                trace, checkpoint_every, out, resume)
 
 // Checks what can be checked without data or model. Throws ConfigError that names the flag.
 void validate(const TrainConfig& config);

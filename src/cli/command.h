@@ -1,0 +1,26 @@
+// The program's commands. Each adds itself to the app and, when chosen, runs and gives the exit code.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+
+namespace tutti::cli {
+
+// What the chosen command does. Set while parsing, called after it.
+using Action = std::function<int()>;
+
+void add_train(CLI::App& app, Action& action);
+void add_compare(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
+void add_ckpt(CLI::App& app, Action& action);
+void add_data(CLI::App& app, Action& action);
+void add_models(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action);
+// What the launcher starts; hidden.
+void add_worker(CLI::App& app, Action& action);
+
+// The path of this executable, for starting workers.
+std::string this_program();
+
+}  // namespace tutti::cli

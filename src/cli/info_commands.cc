@@ -1,0 +1,61 @@
+#include <fmt/format.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/process.h"
+#include "base/version.h"
+#include "cli/command.h"
+#include "config/environment.h"
+#include "data/catalogue.h"
+#include "exchange/strategy.h"
+#include "models/model.h"
+
+namespace tutti::cli {
+namespace {
+
+int models() {
+  fmt::print("{:<12} {:>12} {:>10} {:>16}  {}\n", "name", "parameters", "bytes", "MFLOPs/sample", "what it is");
+  for (const auto& m : models::all_models()) {
+    fmt::print("{:<12} {:>12} {:>10} {:>16.1f}  {}\n", m.name, m.parameters,
+               human_bytes(static_cast<std::uint64_t>(m.parameters) * 4), m.flops_per_sample / 1e6, m.summary);
+  }
+  return 0;
+}
+
+void line(const char* what, const std::string& text) { fmt::print("{:<14} {}\n", what, text); }
+
+int doctor() {
+  line("tutti", kVersion);
+  line("libtorch", fmt::format("{}, oneDNN {}, CUDA {}", TORCH_VERSION, at::globalContext().hasMKLDNN() ? "yes" : "no",
+                               torch::cuda::is_available() ? "yes (not used yet)" : "no"));
+  const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
+  line("machine", fmt::format("{} cores for this process, {} of memory", allowed_cores().size(),
+                              human_bytes(pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)))));
+  line("transports", "inproc, shm, tcp (authenticated, loopback); mpi: not built in");
+  std::string strategies;
+  for (const auto& s : exchange::all_strategies()) strategies += fmt::format("{}{}", strategies.empty() ? "" : ", ", s.name);
+  line("strategies", strategies);
+  for (const auto& info : data::datasets()) {
+    try {
+      line("data", fmt::format("{}: {}", info.name,
+                               data::locate(info, config::data_roots()).paths[0].parent_path().string()));
+    } catch (const DataError& e) {
+      line("data", e.what());
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_models(CLI::App& app, Action& action) {
+  app.add_subcommand("models", "Networks: name, parameters, bytes, FLOPs")->callback([&action] { action = models; });
+}
+
+void add_doctor(CLI::App& app, Action& action) {
+  app.add_subcommand("doctor", "What this machine and build can do")->callback([&action] { action = doctor; });
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,102 @@
+#include "cli/train_command.h"
+
+#include <fmt/chrono.h>
+
+#include <ctime>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "cli/command.h"
+#include "config/environment.h"
+#include "config/flags.h"
+#include "lab/run.h"
+
+namespace tutti::cli {
+namespace {
+
+void print_summary(const nlohmann::json& s, const std::string& folder, std::uint64_t strangers) {
+  const auto number = [&](const char* key) { return s.at(key).get<double>(); };
+  fmt::print("\n{} workers: {:.0f} samples/s, step {:.2f} ms (p90 {:.2f}), compute {:.2f} ms, exchange {:.2f} ms of which "
+             "{:.2f} ms exposed\n",
+             s.at("workers").get<int>(), number("samples_per_second"), s.at("step_ms").at("median").get<double>(),
+             s.at("step_ms").at("p90").get<double>(), number("compute_ms"), number("exchange_ms"),
+             number("exposed_exchange_ms"));
+  fmt::print("each worker sent {}; train loss {:.4f}", human_bytes(s.at("bytes_sent_per_worker").get<std::uint64_t>()),
+             number("train_loss"));
+  if (!s.at("test_accuracy").is_null()) fmt::print("; test accuracy {:.2f} %", number("test_accuracy") * 100);
+  fmt::print("\nparameters {} on {}\n", s.at("parameters_sha256").get<std::string>().substr(0, 16),
+             lab::replicas_agree(s) ? "every replica" : "rank 0 ONLY: replicas differ");
+  if (strangers > 0) fmt::print("{} connections of strangers were refused\n", strangers);
+  fmt::print("everything is in {}\n", folder);
+}
+
+int train(const config::TrainConfig& config) {
+  const auto run = prepare_here(config);
+  const auto& resolved = run.setup.config;
+  fmt::print("{}", config::resolved_table(resolved));
+  std::fflush(stdout);
+  launch::Outcome outcome;
+  {
+    Progress progress;
+    outcome = run_shown(run, progress);
+  }
+  if (outcome.exit_code != 0) {
+    fmt::print(stderr, "tutti: {}\n", outcome.line);
+    return outcome.exit_code;
+  }
+  auto summary = lab::read_summary(resolved.out);
+  summary["strangers_refused"] = outcome.strangers;
+  write_file_atomically(std::filesystem::path(resolved.out) / "summary.json", summary.dump(2) + "\n");
+  print_summary(summary, resolved.out, outcome.strangers);
+  return lab::replicas_agree(summary) ? 0 : 1;
+}
+
+}  // namespace
+
+train::Prepared prepare_here(const config::TrainConfig& config) {
+  const auto now = fmt::format("{:%Y%m%d-%H%M%S}", fmt::localtime(std::time(nullptr)));
+  return train::prepare(config, config::data_roots(), config::omp_threads(), now);
+}
+
+launch::Listener listener_for(Progress& progress) {
+  return {[&progress](Rank r, bool is_error, const std::string& text) {
+            const auto line = fmt::format("[{}] {}", to_int(r), text);
+            is_error ? progress.error_line(line) : progress.line(line);
+          },
+          [&progress](Rank, const nlohmann::json& json) { progress.emit(observe::from_json(json)); }};
+}
+
+launch::Outcome run_shown(const train::Prepared& run, Progress& progress) {
+  return lab::run_training(run, this_program(), listener_for(progress));
+}
+
+void add_train(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("train", "Train a model, by one process or by many");
+  const auto config = std::make_shared<config::TrainConfig>();
+  const auto file = std::make_shared<std::string>();
+  config::add_train_flags(*command, *config);
+  command->add_option("--config", *file, "a file of `flag = value` lines; flags and environment win over it");
+  command->callback([=, &action] {
+    if (!file->empty()) config::apply_config_file(*command, *file);
+    action = [=] {
+      if (config->resume.empty()) return train(*config);
+      // What is not said now is as it was: the saved config is the default, the given flags are laid over it.
+      config::TrainConfig merged = train::config_of_run(config->resume);
+      merged.out.clear();
+      const nlohmann::json given = *config;
+      nlohmann::json json = merged;
+      for (const auto& [key, value] : given.items()) {
+        std::string flag = key == "timeout_s" ? "timeout" : key == "evaluate" ? "no-evaluate" : key;
+        std::ranges::replace(flag, '_', '-');
+        const auto* option = command->get_option_no_throw("--" + flag);
+        if (option != nullptr && option->count() > 0) json[key] = value;
+      }
+      // Saying how long in one unit replaces what was said in the other.
+      if (command->count("--steps") > 0 && command->count("--epochs") == 0) json["epochs"] = 0;
+      if (command->count("--epochs") > 0 && command->count("--steps") == 0) json["steps"] = 0;
+      return train(json.get<config::TrainConfig>());
+    };
+  });
+}
+
+}  // namespace tutti::cli

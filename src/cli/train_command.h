@@ -1,0 +1,19 @@
+// Running one training with its progress shown; what `train` and `compare` share.
+#pragma once
+
+#include "cli/progress.h"
+#include "launch/launcher.h"
+#include "train/prepare.h"
+
+namespace tutti::cli {
+
+// Checks a config against this machine: data folders and threads from the environment, a folder name from the clock.
+train::Prepared prepare_here(const config::TrainConfig& config);
+
+// Runs to the end; workers' output is printed with their rank, events as progress.
+launch::Outcome run_shown(const train::Prepared& run, Progress& progress);
+
+// The launcher's way of telling: lines with their rank, events as progress.
+launch::Listener listener_for(Progress& progress);
+
+}  // namespace tutti::cli

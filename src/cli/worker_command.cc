@@ -1,0 +1,87 @@
+#include <malloc.h>
+
+#include "cli/command.h"
+#include "lab/bench_allreduce.h"
+#include "lab/run.h"
+#include "launch/job.h"
+#include "observe/jsonl_sink.h"
+#include "train/trainer.h"
+
+namespace tutti::cli {
+namespace {
+
+// Sends every event to metrics.jsonl and to the launcher.
+class Tee final : public observe::EventSink {
+ public:
+  Tee(observe::EventSink& a, observe::EventSink& b) : a_(a), b_(b) {}
+  void emit(const observe::Event& event) override {
+    a_.emit(event);
+    b_.emit(event);
+  }
+
+ private:
+  observe::EventSink& a_;
+  observe::EventSink& b_;
+};
+
+// Activations of a step are freed and asked for again in the next. By default each goes back to the kernel and comes
+// back as zeroed pages; kept, they cost nothing.
+void keep_freed_memory() {
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  ::mallopt(M_TOP_PAD, 64 << 20);
+}
+
+void train(const launch::WorkerJob& job, observe::JsonlSink& report) {
+  const auto setup = job.payload.get<train::Setup>();
+  keep_freed_memory();
+  at::set_num_threads(setup.config.threads);
+  at::set_num_interop_threads(1);
+  const auto transport = launch::connect(job);
+  if (job.rank != Rank{0}) {
+    train::train(setup, *transport, report);
+    return;
+  }
+  observe::JsonlSink metrics(std::filesystem::path(setup.config.out) / "metrics.jsonl");
+  Tee both(metrics, report);
+  train::train(setup, *transport, both);
+}
+
+void bench(const launch::WorkerJob& job, observe::JsonlSink& report) {
+  const auto spec = job.payload.get<lab::BenchSpec>();
+  const auto transport = launch::connect(job);
+  collectives::Communicator all(*transport, collectives::parse_algorithm(spec.algorithm));
+  const auto rows = lab::bench_allreduce(all, spec);
+  if (job.rank == Rank{0}) report.write_line({{"rows", rows}});
+}
+
+int work(int fd) {
+  const auto job = launch::read_job(fd);
+  observe::JsonlSink report(UniqueFd(job.report_fd), "the launcher's pipe");
+  try {
+    if (job.task == lab::kTrainTask) {
+      train(job, report);
+    } else if (job.task == lab::kBenchTask) {
+      bench(job, report);
+    } else {
+      throw ConfigError(fmt::format("unknown task '{}'", job.task));
+    }
+    return 0;
+  } catch (const std::exception& e) {
+    const auto failure = launch::failure_of(e);
+    report.write_line(launch::to_json(failure));
+    return failure.kind == launch::Failure::Kind::usage ? 2 : 1;
+  }
+}
+
+}  // namespace
+
+void add_worker(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("worker", "What the launcher starts");
+  command->group("");
+  const auto fd = std::make_shared<int>(-1);
+  command->add_option("--job-fd", *fd, "inherited descriptor of the job description")->required();
+  command->callback([fd, &action] { action = [fd] { return work(*fd); }; });
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,110 @@
+#include "exchange/overlapped.h"
+
+#include <fmt/format.h>
+
+#include "base/process.h"
+
+namespace tutti::exchange {
+
+using collectives::ReduceOp;
+
+Overlapped::Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all, Average average,
+                       observe::Trace& trace)
+    : buckets_(buckets), updater_(updater), all_(all), average_(std::move(average)), trace_(trace) {
+  for (std::size_t b = 0; b < buckets.size(); ++b) lacking_.push_back(buckets.layout(b).slices.size());
+  thread_ = std::thread([this] { communicate(); });
+}
+
+Overlapped::~Overlapped() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+    // In the middle of a step nobody waits for the result any more, and a peer may never answer.
+    if (averaged_ < released_) all_.cancel();
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Overlapped::on_gradient(grad::ParamId id) {
+  if (--lacking_[buckets_.bucket_of(id)] == 0) release_full_buckets();
+}
+
+void Overlapped::release_full_buckets() {
+  {
+    const std::scoped_lock lock(mutex_);
+    while (released_ < lacking_.size() && lacking_[released_] == 0) ++released_;
+  }
+  changed_.notify_all();
+}
+
+void Overlapped::communicate() {
+  name_thread("exchange");
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || averaged_ < released_; });
+    if (stop_) return;
+    const std::size_t bucket = averaged_;
+    lock.unlock();
+    const auto begin = Clock::now();
+    std::exception_ptr failure;
+    try {
+      average(bucket);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    busy_ += Clock::now() - begin;
+    failure_ = failure;
+    if (failure) {
+      changed_.notify_all();
+      return;
+    }
+    ++averaged_;
+    changed_.notify_all();
+  }
+}
+
+void Overlapped::average(std::size_t bucket) {
+  const auto begin = Clock::now();
+  const auto gradients = buckets_.gradients(bucket);
+  average_(all_, {gradients.data(), gradients.size(), DType::f32},
+           fmt::format("bucket {}, step {}", bucket, updater_.step()));
+  trace_.add(observe::Lane::exchange, fmt::format("bucket {}", bucket), begin, Clock::now());
+}
+
+void Overlapped::wait_for(std::size_t bucket) {
+  const auto begin = Clock::now();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return averaged_ > bucket || failure_; });
+  if (failure_) std::rethrow_exception(failure_);
+  const auto end = Clock::now();
+  times_.exposed += end - begin;
+  trace_.add(observe::Lane::waiting, fmt::format("bucket {}", bucket), begin, end);
+}
+
+void Overlapped::finish_step() {
+  times_ = {};
+  std::ranges::fill(lacking_, std::size_t{0});
+  release_full_buckets();
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    wait_for(b);
+    updater_.apply(b);
+  }
+  for (std::size_t b = 0; b < buckets_.size(); ++b) lacking_[b] = buckets_.layout(b).slices.size();
+  const std::scoped_lock lock(mutex_);
+  times_.busy = std::exchange(busy_, {});
+  released_ = averaged_ = 0;
+}
+
+void average_by_all_reduce(collectives::Communicator& all, collectives::Buffer buffer, std::string_view label) {
+  all.all_reduce(buffer, ReduceOp::average, label);
+}
+
+void average_by_reduce_and_broadcast(collectives::Communicator& all, collectives::Buffer buffer,
+                                     std::string_view label) {
+  all.reduce(buffer, ReduceOp::average, Rank{0}, label);
+  all.broadcast(buffer, Rank{0}, label);
+}
+
+}  // namespace tutti::exchange

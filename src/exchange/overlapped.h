@@ -1,0 +1,78 @@
+// Exchanges that average gradients bucket by bucket while backward still computes.
+//
+//   backward:    [layer 6][layer 5][layer 4][layer 3][layer 2][layer 1]
+//   bucket 0:             [ average ]
+//   bucket 1:                                 [ average ]
+//   bucket 2:                                                   [ average ]
+//   finish_step:                                               [waits][update 0][update 1]...
+//
+// Backward counts down what each bucket still lacks. A bucket leaves as soon as it is full and all before it have
+// left, so every rank sends them in the same order. A communication thread averages them; finish_step updates the
+// parameters of each bucket as its average comes in.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "exchange/exchange.h"
+#include "exchange/updater.h"
+#include "observe/trace.h"
+
+namespace tutti::exchange {
+
+class Overlapped final : public Exchange {
+ public:
+  // Replaces a buffer by its mean over all ranks, on each rank. Called on the communication thread.
+  using Average = std::function<void(collectives::Communicator&, collectives::Buffer, std::string_view label)>;
+
+  // All arguments outlive the exchange. Between steps the communicator may be used by others.
+  Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all, Average average,
+             observe::Trace& trace);
+  ~Overlapped() override;
+  Overlapped(const Overlapped&) = delete;
+  Overlapped& operator=(const Overlapped&) = delete;
+
+  void on_gradient(grad::ParamId id) override;
+  void finish_step() override;
+  ExchangeTimes times() const override { return times_; }
+
+ private:
+  void communicate();
+  void average(std::size_t bucket);
+  void release_full_buckets();
+  void wait_for(std::size_t bucket);
+
+  grad::Buckets& buckets_;
+  Updater& updater_;
+  collectives::Communicator& all_;
+  Average average_;
+  observe::Trace& trace_;
+  std::vector<std::size_t> lacking_;  // gradients that a bucket waits for; backward's thread only
+  ExchangeTimes times_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::size_t released_ = 0;  // buckets [0, released_) may leave
+  std::size_t averaged_ = 0;  // buckets [0, averaged_) have come back
+  Clock::duration busy_{};
+  bool stop_ = false;
+  std::exception_ptr failure_;
+
+  std::thread thread_;  // last: starts when all else is there
+};
+
+// Averages by one all-reduce, with the communicator's algorithm.
+void average_by_all_reduce(collectives::Communicator& all, collectives::Buffer buffer, std::string_view label);
+
+// Study B's way: reduce to rank 0, average there, broadcast.
+void average_by_reduce_and_broadcast(collectives::Communicator& all, collectives::Buffer buffer,
+                                     std::string_view label);
+
+}  // namespace tutti::exchange

@@ -1,0 +1,33 @@
+#include "exchange/updater.h"
+
+#include <algorithm>
+
+namespace tutti::exchange {
+
+Updater::Updater(grad::Buckets& buckets, const optim::Settings& settings)
+    : buckets_(buckets), settings_(settings), state_(static_cast<std::size_t>(optim::state_slots(settings.kind))) {
+  for (auto& slot : state_) {
+    for (std::size_t b = 0; b < buckets.size(); ++b) slot.emplace_back(buckets.layout(b).count);
+  }
+}
+
+void Updater::begin_step(std::int64_t t, double lr) {
+  t_ = t;
+  lr_ = lr;
+}
+
+void Updater::apply(std::size_t bucket) {
+  std::vector<std::span<float>> state;
+  for (auto& slot : state_) state.emplace_back(slot[bucket]);
+  const auto gradients = buckets_.gradients(bucket);
+  optim::step(settings_, lr_, t_, buckets_.parameters(bucket), gradients, state);
+  std::ranges::fill(gradients, 0.0F);
+}
+
+std::vector<std::span<float>> Updater::slot(int slot) {
+  std::vector<std::span<float>> flat;
+  for (auto& bucket : state_[static_cast<std::size_t>(slot)]) flat.emplace_back(bucket);
+  return flat;
+}
+
+}  // namespace tutti::exchange

@@ -1,0 +1,102 @@
+#include "grad/buckets.h"
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace tutti::grad {
+namespace {
+
+constexpr std::size_t kLine = 64 / sizeof(float);
+
+// Runs after a gradient has been accumulated into .grad: from then on it is final.
+class AfterAccumulation final : public torch::autograd::FunctionPostHook {
+ public:
+  explicit AfterAccumulation(std::function<void()> hook) : hook_(std::move(hook)) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list&) override {
+    hook_();
+    return outputs;
+  }
+
+ private:
+  std::function<void()> hook_;
+};
+
+}  // namespace
+
+std::vector<BucketLayout> plan_buckets(std::span<const std::size_t> parameter_counts, std::size_t bucket_bytes) {
+  std::vector<BucketLayout> buckets;
+  for (std::size_t i = parameter_counts.size(); i-- > 0;) {
+    if (buckets.empty() || buckets.back().count * sizeof(float) >= bucket_bytes) buckets.emplace_back();
+    BucketLayout& bucket = buckets.back();
+    bucket.slices.push_back({ParamId{static_cast<int>(i)}, bucket.count, parameter_counts[i]});
+    bucket.count += (parameter_counts[i] + kLine - 1) / kLine * kLine;
+  }
+  return buckets;
+}
+
+Buckets::Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allocate& allocate_gradients) {
+  std::vector<std::size_t> counts;
+  for (const auto& item : module.named_parameters()) {
+    TUTTI_CHECK(item.value().scalar_type() == torch::kFloat32 && item.value().device().is_cpu(), "{}", item.key());
+    names_.push_back(item.key());
+    tensors_.push_back(item.value());
+    counts.push_back(static_cast<std::size_t>(item.value().numel()));
+  }
+  layouts_ = plan_buckets(counts, bucket_bytes);
+  bucket_of_.resize(tensors_.size());
+
+  const torch::NoGradGuard no_grad;
+  for (std::size_t b = 0; b < layouts_.size(); ++b) {
+    const std::size_t count = layouts_[b].count;
+    storage_.push_back(torch::zeros({static_cast<std::int64_t>(count)}));
+    parameters_.emplace_back(storage_.back().data_ptr<float>(), count);
+    gradients_.emplace_back(reinterpret_cast<float*>(allocate_gradients(count * sizeof(float)).data()), count);
+    for (const Slice& s : layouts_[b].slices) {
+      const auto i = static_cast<std::size_t>(to_int(s.param));
+      bucket_of_[i] = b;
+      torch::Tensor place = view(parameters_[b], s);
+      place.copy_(tensors_[i]);
+      tensors_[i].set_data(place);
+      tensors_[i].mutable_grad() = view(gradients_[b], s);
+    }
+  }
+}
+
+torch::Tensor Buckets::view(std::span<float> flat, const Slice& s) const {
+  const torch::Tensor& like = tensors_[static_cast<std::size_t>(to_int(s.param))];
+  return torch::from_blob(flat.data() + s.first, like.sizes(), like.strides(), torch::kFloat32);
+}
+
+void Buckets::zero_gradients() {
+  for (const auto& g : gradients_) std::ranges::fill(g, 0.0F);
+}
+
+void Buckets::on_gradient(std::function<void(ParamId)> hook) {
+  const auto shared = std::make_shared<std::function<void(ParamId)>>(std::move(hook));
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const ParamId id{static_cast<int>(i)};
+    auto accumulator = torch::autograd::impl::grad_accumulator(tensors_[i]);
+    accumulator->add_post_hook(std::make_unique<AfterAccumulation>([shared, id] { (*shared)(id); }));
+    accumulators_.push_back(std::move(accumulator));
+  }
+}
+
+std::vector<std::pair<std::string, torch::Tensor>> Buckets::named_views(
+    const std::vector<std::span<float>>& flat) const {
+  std::vector<std::pair<std::string, torch::Tensor>> views(names_.size());
+  for (std::size_t b = 0; b < layouts_.size(); ++b) {
+    for (const Slice& s : layouts_[b].slices) {
+      const auto i = static_cast<std::size_t>(to_int(s.param));
+      views[i] = {names_[i], view(flat[b], s)};
+    }
+  }
+  return views;
+}
+
+}  // namespace tutti::grad

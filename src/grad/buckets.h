@@ -1,0 +1,80 @@
+// Parameters and gradients as views of flat memory.
+//
+// Backward produces gradients from the last layer to the first. Parameters are laid out in that order and cut into
+// *buckets* of about equal size: bucket 0 holds the last layers, is full first and may leave first. After bind(),
+// each parameter's data and each gradient is a view of its place in its bucket, so backward writes where the peers
+// will read and an optimizer updates a bucket in one flat loop.
+//
+// A parameter may keep another memory order than its shape suggests (channels_last): the view has the strides, the
+// bucket has the bytes. Names, shapes and logical order come back when tensors are exported.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti::grad {
+
+// Index into the module's parameters, in their own order.
+enum class ParamId : int {};
+constexpr int to_int(ParamId id) { return static_cast<int>(id); }
+
+struct Slice {
+  ParamId param{};
+  std::size_t first = 0;  // element in the bucket
+  std::size_t count = 0;
+};
+
+struct BucketLayout {
+  std::vector<Slice> slices;
+  std::size_t count = 0;  // elements, with padding: each slice starts on a cache line
+};
+
+// Cuts parameters of these sizes, last first, into buckets of about `bucket_bytes`. A bucket closes when it reaches
+// that; a parameter is never split. Pure.
+std::vector<BucketLayout> plan_buckets(std::span<const std::size_t> parameter_counts, std::size_t bucket_bytes);
+
+class Buckets {
+ public:
+  // Where a bucket's gradients shall live: given bytes, returns zeroed memory that outlives the Buckets.
+  using Allocate = std::function<std::span<std::byte>(std::size_t)>;
+
+  // Moves the module's parameters (float32, on the CPU) into buckets and makes their gradients views. The module
+  // outlives the Buckets.
+  Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allocate& allocate_gradients);
+
+  std::size_t size() const { return layouts_.size(); }
+  const BucketLayout& layout(std::size_t bucket) const { return layouts_[bucket]; }
+  std::size_t bucket_of(ParamId id) const { return bucket_of_[static_cast<std::size_t>(to_int(id))]; }
+  std::size_t parameter_count() const { return bucket_of_.size(); }
+
+  std::span<float> parameters(std::size_t bucket) { return parameters_[bucket]; }
+  std::span<float> gradients(std::size_t bucket) { return gradients_[bucket]; }
+  void zero_gradients();
+
+  // Calls hook(id) from backward, on its thread, each time a parameter's gradient is final. Call once; stays as long
+  // as the Buckets.
+  void on_gradient(std::function<void(ParamId)> hook);
+
+  // A flat buffer laid out like `bucket`'s parameters (e.g. an optimizer's state), seen as named tensors of the
+  // parameters' shapes; `flat` is by bucket. Views: writing to them writes the buffer.
+  std::vector<std::pair<std::string, torch::Tensor>> named_views(const std::vector<std::span<float>>& flat) const;
+
+ private:
+  torch::Tensor view(std::span<float> flat, const Slice& slice) const;
+
+  std::vector<std::string> names_;
+  std::vector<torch::Tensor> tensors_;  // the module's parameters
+  // Held, because a parameter refers to its accumulator only weakly and a hook goes with it.
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  std::vector<BucketLayout> layouts_;
+  std::vector<std::size_t> bucket_of_;
+  std::vector<torch::Tensor> storage_;  // owns the parameters' memory
+  std::vector<std::span<float>> parameters_;
+  std::vector<std::span<float>> gradients_;
+};
+
+}  // namespace tutti::grad

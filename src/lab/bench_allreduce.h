@@ -1,0 +1,29 @@
+// The speed of an all-reduce, verified while it is timed.
+//
+// Each iteration fills the buffer anew (small integers, so that sums are exact), meets at a barrier, times one
+// all-reduce and checks every element. An iteration's time is that of the slowest rank; a row's is the median over
+// iterations. docs/benchmarks.md defines the same for the peers.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "collectives/communicator.h"
+
+namespace tutti::lab {
+
+inline constexpr const char* kBenchTask = "bench-allreduce";
+
+struct BenchSpec {
+  std::vector<std::uint64_t> sizes;  // bytes
+  std::string transport = "shm";     // for the rows
+  std::string algorithm = "auto";
+  int iterations = 0;  // 0: as many as fit half a second, between 10 and 2000
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BenchSpec, sizes, transport, algorithm, iterations)
+
+// A collective call. The rows: bytes, seconds, ranks, transport, algorithm, reason, iterations, verified,
+// bytes_per_second. Throws RunError if a result is wrong.
+nlohmann::json bench_allreduce(collectives::Communicator& all, const BenchSpec& spec);
+
+}  // namespace tutti::lab

@@ -1,0 +1,54 @@
+#include "models/mnist_cnn.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace tutti::models {
+namespace {
+
+TEST(MnistCnn, HasTheParametersOfTheStudy) {
+  EXPECT_EQ(count_parameters(MnistCnn()), 690'590);
+  EXPECT_EQ(make_model("mnist-cnn")->parameters().size(), 12U);
+}
+
+// The same network as the study's text has it: ReLU after each convolution, then pooling.
+torch::Tensor as_written(const Model& m, torch::Tensor x) {
+  auto p = m.named_parameters();
+  for (const char* layer : {"conv1", "conv2", "conv3"}) {
+    const std::string name = layer;
+    x = torch::max_pool2d(torch::relu(torch::conv2d(x, p[name + ".weight"], p[name + ".bias"])), 2);
+  }
+  x = x.flatten(1);
+  x = torch::relu(torch::linear(x, p["dense1.weight"], p["dense1.bias"]));
+  x = torch::relu(torch::linear(x, p["dense2.weight"], p["dense2.bias"]));
+  return torch::linear(x, p["dense3.weight"], p["dense3.bias"]);
+}
+
+TEST(MnistCnn, PoolingBeforeReluChangesNeitherScoresNorGradients) {
+  torch::manual_seed(3);
+  MnistCnn model;
+  model.eval();
+  const auto x = torch::randn({5, 1, 28, 28});
+  const auto gradients = [&](const torch::Tensor& scores) {
+    return torch::autograd::grad({scores.square().sum()}, model.parameters());
+  };
+  const auto fast = model.forward(x);
+  const auto plain = as_written(model, x);
+  EXPECT_TRUE(torch::equal(fast, plain));
+  const auto a = gradients(fast);
+  const auto b = gradients(plain);
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(torch::equal(a[i], b[i])) << i;
+}
+
+TEST(Models, UnknownNameListsTheKnownOnes) {
+  try {
+    find_model("resnet9000");
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("mnist-cnn"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::models

@@ -1,0 +1,40 @@
+#include "train/plan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "data/sampler.h"
+
+namespace tutti::train {
+
+RunPlan make_plan(const config::TrainConfig& c, std::size_t samples) {
+  RunPlan plan;
+  plan.batch = c.global_batch > 0 ? c.global_batch / c.workers : c.batch;
+  const auto n = static_cast<std::int64_t>(samples);
+  if (plan.batch > n / c.workers) {
+    throw ConfigError(fmt::format("a batch of {} for each of {} workers is larger than the data: {} has {} samples",
+                                  plan.batch, c.workers, c.data, n));
+  }
+  plan.steps_per_epoch = static_cast<std::int64_t>(
+      data::steps_per_epoch(samples, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(c.workers)));
+  plan.total_steps = c.steps > 0 ? c.steps : std::max<std::int64_t>(c.epochs, 1) * plan.steps_per_epoch;
+  plan.warm_up = {.base_lr = c.lr, .workers = c.workers, .scale_lr = c.scale_lr};
+  plan.warm_up.steps =
+      c.warmup_steps >= 0 ? c.warmup_steps : std::min(plan.steps_per_epoch, (plan.total_steps + 4) / 5);
+  return plan;
+}
+
+optim::Settings optimizer_settings(const config::TrainConfig& c) {
+  optim::Settings s;
+  s.kind = optim::parse_kind(c.optimizer);
+  s.lr = c.lr;
+  s.momentum = c.momentum;
+  s.beta1 = c.beta1;
+  s.beta2 = c.beta2;
+  s.epsilon = c.epsilon;
+  if (c.weight_decay >= 0) s.weight_decay = c.weight_decay;
+  optim::validate(s);
+  return s;
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,56 @@
+#include "train/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "train/measure.h"
+
+namespace tutti::train {
+namespace {
+
+TEST(RunPlan, EpochsStepsAndGlobalBatchAgree) {
+  config::TrainConfig c;
+  c.workers = 2;
+  c.batch = 128;
+  c.epochs = 5;
+  EXPECT_EQ(make_plan(c, 60'000).steps_per_epoch, 235);
+  EXPECT_EQ(make_plan(c, 60'000).total_steps, 5 * 235);
+  c.epochs = 0;
+  EXPECT_EQ(make_plan(c, 60'000).total_steps, 235);
+  c.steps = 7;
+  c.global_batch = 100;
+  EXPECT_EQ(make_plan(c, 60'000).total_steps, 7);
+  EXPECT_EQ(make_plan(c, 60'000).batch, 50);
+}
+
+TEST(RunPlan, BatchLargerThanTheDataIsRefused) {
+  config::TrainConfig c;
+  c.batch = 101;
+  EXPECT_THROW(make_plan(c, 100), ConfigError);
+  c.batch = 51;
+  c.workers = 2;
+  EXPECT_THROW(make_plan(c, 100), ConfigError);
+  c.batch = 50;
+  EXPECT_EQ(make_plan(c, 100).steps_per_epoch, 1);
+}
+
+TEST(RunPlan, WarmUpIsAtMostAFifthOfTheRun) {
+  config::TrainConfig c;
+  c.scale_lr = true;
+  c.workers = 4;
+  c.batch = 100;
+  c.steps = 50;
+  EXPECT_EQ(make_plan(c, 60'000).warm_up.steps, 10);
+  c.warmup_steps = 3;
+  EXPECT_EQ(make_plan(c, 60'000).warm_up.steps, 3);
+}
+
+TEST(Quantile, IsByNearestRank) {
+  EXPECT_EQ(quantile({}, 0.5), 0);
+  EXPECT_EQ(quantile({5}, 0.9), 5);
+  EXPECT_EQ(quantile({4, 1, 3, 2}, 0.5), 2);
+  EXPECT_EQ(quantile({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 0.9), 9);
+}
+
+}  // namespace
+}  // namespace tutti::train

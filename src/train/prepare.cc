@@ -1,0 +1,146 @@
+#include "train/prepare.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/process.h"
+#include "checkpoint/checkpoint.h"
+#include "data/idx.h"
+#include "data/image_set.h"
+#include "exchange/strategy.h"
+#include "models/model.h"
+#include "train/plan.h"
+
+namespace tutti::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRunFiles[] = {"summary.json", "metrics.jsonl", "trace.json"};
+
+void check_fits(const models::ModelInfo& model, const data::DatasetInfo& data) {
+  const auto same = [](std::int64_t a, std::size_t b) { return a == static_cast<std::int64_t>(b); };
+  if (same(model.channels, data.channels) && same(model.height, data.rows) && same(model.width, data.cols) &&
+      same(model.classes, data.classes)) {
+    return;
+  }
+  throw ConfigError(fmt::format("model {} takes {}x{}x{} images of {} classes, data {} has {}x{}x{} of {}", model.name,
+                                model.channels, model.height, model.width, model.classes, data.name, data.channels,
+                                data.rows, data.cols, data.classes));
+}
+
+void check_set(const data::ImageSet& set, const data::DatasetInfo& info, const std::string& file) {
+  if (set.rows() == info.rows && set.cols() == info.cols) return;
+  throw DataError(fmt::format("{}: offset 8: images of {}x{}, expected {}x{}", file, set.rows(), set.cols(), info.rows,
+                              info.cols));
+}
+
+// What must be as it was, or the run would not be the one that it goes on.
+void check_same_run(const config::TrainConfig& now, const config::TrainConfig& then, const std::string& folder) {
+  const nlohmann::json a = now;
+  const nlohmann::json b = then;
+  for (const char* key : {"model", "data", "strategy", "workers", "batch", "global_batch", "optimizer", "lr", "momentum",
+                          "beta1", "beta2", "epsilon", "weight_decay", "scale_lr", "seed", "bucket_bytes"}) {
+    if (a[key] != b[key]) {
+      throw ConfigError(
+          fmt::format("--resume {}: that run has {} {}, this one {}", folder, key, b[key].dump(), a[key].dump()));
+    }
+  }
+}
+
+std::string prepare_resume(const config::TrainConfig& config, const RunPlan& plan) {
+  const auto latest = checkpoint::latest(config.resume);
+  if (!latest) throw DataError(fmt::format("--resume {}: no finished checkpoint there", config.resume));
+  const auto loaded = checkpoint::load(latest->path);  // all digests, before anything is started
+  check_same_run(config, loaded.meta.at("config").get<config::TrainConfig>(), config.resume);
+  if (latest->step >= plan.total_steps) {
+    throw ConfigError(fmt::format("--resume {}: step {} of {} is done; ask for more with --steps or --epochs",
+                                  config.resume, latest->step, plan.total_steps));
+  }
+  return latest->path.string();
+}
+
+// Makes the folder, and sees that it can be written, before hours of training are lost for it.
+void prepare_out(const fs::path& out, bool fresh) {
+  std::error_code e;
+  fs::create_directories(out, e);
+  if (e) throw ConfigError(fmt::format("--out {}: {}", out.string(), e.message()));
+  try {
+    write_file_atomically(out / ".writable", std::string_view());
+  } catch (const RunError& error) {
+    throw ConfigError(fmt::format("--out {}: {}", out.string(), error.what()));
+  }
+  fs::remove(out / ".writable", e);
+  if (!fresh) return;
+  for (const char* file : kRunFiles) fs::remove(out / file, e);
+  fs::remove_all(out / "checkpoints", e);
+}
+
+// Opens and checks all four files, decoding gzip once for all workers of the host. Returns the training samples.
+std::size_t prepare_data(const data::DatasetInfo& info, const std::vector<fs::path>& roots, Prepared& prepared) {
+  const auto located = data::locate(info, roots);
+  std::size_t samples = 0;
+  for (const std::size_t part : {0, 2}) {  // training, test
+    // Checked under their own names first, so that an error names a file that the user knows.
+    const auto set = data::ImageSet::open(located.paths[part], located.paths[part + 1], info.classes);
+    check_set(set, info, located.paths[part].string());
+    if (part == 0) samples = set.size();
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    auto plain = data::prepare_idx(located.paths[i]);
+    prepared.setup.files[i] = plain.path.string();
+    if (plain.keep_open) prepared.keep_open.push_back(std::move(plain.keep_open));
+  }
+  return samples;
+}
+
+}  // namespace
+
+void to_json(nlohmann::json& json, const Setup& s) {
+  json = {{"config", s.config}, {"files", s.files}, {"checkpoint", s.checkpoint.value_or("")}};
+}
+
+void from_json(const nlohmann::json& json, Setup& s) {
+  json.at("config").get_to(s.config);
+  json.at("files").get_to(s.files);
+  const auto checkpoint = json.at("checkpoint").get<std::string>();
+  if (!checkpoint.empty()) s.checkpoint = checkpoint;
+}
+
+config::TrainConfig config_of_run(const std::string& run_folder) {
+  const auto latest = checkpoint::latest(run_folder);
+  if (!latest) throw DataError(fmt::format("--resume {}: no finished checkpoint there", run_folder));
+  return checkpoint::load(latest->path).meta.at("config").get<config::TrainConfig>();
+}
+
+Prepared prepare(config::TrainConfig c, const std::vector<fs::path>& data_roots, std::optional<int> threads_wish,
+                 const std::string& now) {
+  config::validate(c);
+  const auto& strategy = exchange::find_strategy(c.strategy);
+  if (strategy.one_worker_only && c.workers != 1) {
+    throw ConfigError(fmt::format("--strategy {} has one worker, not {}", c.strategy, c.workers));
+  }
+  exchange::algorithm_of(strategy, c.algorithm);
+  optimizer_settings(c);
+  const auto& model = models::find_model(c.model);
+  const auto& data = data::find_dataset(c.data);
+  check_fits(model, data);
+
+  if (c.memory_format == "auto") c.memory_format = model.channels_last ? "channels-last" : "contiguous";
+  if (c.transport == "auto") c.transport = "shm";
+  if (c.threads == 0) {
+    const int share = static_cast<int>(allowed_cores().size()) / c.workers;
+    c.threads = threads_wish.value_or(std::max(1, share));
+  }
+  if (c.out.empty()) c.out = c.resume.empty() ? fmt::format("runs/{}-{}-{}", c.model, c.strategy, now) : c.resume;
+
+  Prepared prepared;
+  const std::size_t samples = prepare_data(data, data_roots, prepared);
+  const RunPlan plan = make_plan(c, samples);
+  if (!c.resume.empty()) prepared.setup.checkpoint = prepare_resume(c, plan);
+  prepare_out(c.out, c.resume.empty());
+  prepared.setup.config = std::move(c);
+  return prepared;
+}
+
+}  // namespace tutti::train

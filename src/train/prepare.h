@@ -1,0 +1,40 @@
+// Everything that can be wrong with a run, found before a process is started or a file is written.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "config/train_config.h"
+#include "data/catalogue.h"
+
+namespace tutti::train {
+
+// What every worker receives: the resolved config and files that can be mapped as they are.
+struct Setup {
+  config::TrainConfig config;
+  std::array<std::string, 4> files;     // by data::FileRole
+  std::optional<std::string> checkpoint;  // step folder to go on from
+};
+
+void to_json(nlohmann::json& json, const Setup& setup);
+void from_json(const nlohmann::json& json, Setup& setup);
+
+struct Prepared {
+  Setup setup;
+  std::vector<UniqueFd> keep_open;  // memory behind `files`; workers inherit these numbers
+};
+
+// The config that a run folder's last checkpoint was written under. Throws DataError if there is none or it is
+// damaged.
+config::TrainConfig config_of_run(const std::string& run_folder);
+
+// Checks names, numbers, data files, the checkpoint to resume and the run folder; resolves what was left open.
+// `now` names the default run folder. Throws ConfigError, DataError. Leaves the run folder empty of an earlier run,
+// or, when resuming, as it is.
+Prepared prepare(config::TrainConfig config, const std::vector<std::filesystem::path>& data_roots,
+                 std::optional<int> threads_wish, const std::string& now);
+
+}  // namespace tutti::train

@@ -1,0 +1,75 @@
+#include "train/snapshot.h"
+
+#include <cstring>
+
+#include "base/error.h"
+
+namespace tutti::train {
+namespace {
+
+using Named = std::vector<std::pair<std::string, torch::Tensor>>;
+
+std::vector<std::span<float>> parameters_of(grad::Buckets& buckets) {
+  std::vector<std::span<float>> flat;
+  for (std::size_t b = 0; b < buckets.size(); ++b) flat.push_back(buckets.parameters(b));
+  return flat;
+}
+
+std::string slot_prefix(const exchange::Updater& updater, int slot) { return std::string(updater.slot_name(slot)) + "."; }
+
+const checkpoint::TensorView& fitting(const checkpoint::SafetensorsFile& file, const std::string& name,
+                                      const torch::Tensor& like) {
+  const checkpoint::TensorView& found = file.at(name);
+  if (found.dtype != DType::f32 || torch::IntArrayRef(found.shape) != like.sizes()) {
+    throw DataError(fmt::format("{}: tensor {} is {} {}, the model's is float32 {}", file.path().string(), name,
+                                name_of(found.dtype), checkpoint::shape_text(found.shape),
+                                checkpoint::shape_text(like.sizes().vec())));
+  }
+  return found;
+}
+
+void copy_into(const checkpoint::TensorView& from, torch::Tensor to) {
+  torch::Tensor row_major = torch::empty(to.sizes(), torch::kFloat32);
+  std::memcpy(row_major.data_ptr<float>(), from.bytes.data(), from.bytes.size());
+  to.copy_(row_major);
+}
+
+}  // namespace
+
+void Snapshot::add(const std::string& prefix, const Named& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    copies_.push_back(tensor.detach().clone(torch::MemoryFormat::Contiguous));
+    const torch::Tensor& copy = copies_.back();
+    views_.push_back({prefix + name, DType::f32, copy.sizes().vec(),
+                      std::as_bytes(std::span(copy.data_ptr<float>(), static_cast<std::size_t>(copy.numel())))});
+  }
+}
+
+Snapshot snapshot_parameters(grad::Buckets& buckets) {
+  Snapshot s;
+  s.add("", buckets.named_views(parameters_of(buckets)));
+  return s;
+}
+
+Snapshot snapshot_optimizer(grad::Buckets& buckets, exchange::Updater& updater) {
+  Snapshot s;
+  for (int slot = 0; slot < updater.slots(); ++slot) {
+    s.add(slot_prefix(updater, slot), buckets.named_views(updater.slot(slot)));
+  }
+  return s;
+}
+
+void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, exchange::Updater& updater) {
+  std::vector<std::pair<const checkpoint::TensorView*, torch::Tensor>> copies;
+  const auto plan = [&](const checkpoint::SafetensorsFile& file, const std::string& prefix, const Named& views) {
+    for (const auto& [name, view] : views) copies.emplace_back(&fitting(file, prefix + name, view), view);
+  };
+  plan(from.model, "", buckets.named_views(parameters_of(buckets)));
+  for (int slot = 0; slot < updater.slots(); ++slot) {
+    if (!from.optimizer) throw DataError(fmt::format("{} has no optimizer state", from.path.string()));
+    plan(*from.optimizer, slot_prefix(updater, slot), buckets.named_views(updater.slot(slot)));
+  }
+  for (const auto& [stored, view] : copies) copy_into(*stored, view);
+}
+
+}  // namespace tutti::train

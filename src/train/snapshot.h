@@ -1,0 +1,34 @@
+// The state of a run as named tensors: what checkpoints hold and digests cover.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/tensor_view.h"
+#include "exchange/updater.h"
+#include "grad/buckets.h"
+
+namespace tutti::train {
+
+// Tensors copied out of the buckets into row-major order, with views on them.
+class Snapshot {
+ public:
+  void add(const std::string& prefix, const std::vector<std::pair<std::string, torch::Tensor>>& tensors);
+  const std::vector<checkpoint::TensorView>& views() const { return views_; }
+
+ private:
+  std::vector<torch::Tensor> copies_;
+  std::vector<checkpoint::TensorView> views_;
+};
+
+Snapshot snapshot_parameters(grad::Buckets& buckets);
+// Named "exp_avg.conv1.weight" and so on.
+Snapshot snapshot_optimizer(grad::Buckets& buckets, exchange::Updater& updater);
+
+// Fills parameters and optimizer state from a verified checkpoint. Throws DataError that names what is missing or
+// of another shape; nothing is changed then.
+void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, exchange::Updater& updater);
+
+}  // namespace tutti::train

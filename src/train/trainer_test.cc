@@ -1,0 +1,183 @@
+// The whole loop on small data of its own, ranks as threads.
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "base/scratch_folder.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/diff.h"
+#include "data/idx_fixture.h"
+#include "net/inproc.h"
+
+namespace tutti::train {
+namespace {
+
+struct NullSink final : observe::EventSink {
+  void emit(const observe::Event&) override {}
+};
+
+// Images in which the class is a bright bar at its own height, with noise: quickly learned.
+void write_data(const std::filesystem::path& folder, const std::string& part, std::size_t count) {
+  SplitMix64 random(count);
+  std::vector<std::uint8_t> pixels;
+  std::vector<std::uint8_t> labels;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto label = static_cast<std::uint8_t>(random.below(10));
+    labels.push_back(label);
+    for (std::size_t p = 0; p < 28 * 28; ++p) {
+      const bool bar = p / 28 / 2 == label + 2U;
+      pixels.push_back(static_cast<std::uint8_t>(random.below(60) + (bar ? 190 : 0)));
+    }
+  }
+  std::filesystem::create_directories(folder);
+  data::write_idx_images(folder / (part + "-images-idx3-ubyte"), count, 28, 28, pixels);
+  data::write_idx_labels(folder / (part + "-labels-idx1-ubyte"), labels);
+}
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  TrainerTest() {
+    write_data(folder_.path() / "data" / "mnist", "train", 300);
+    write_data(folder_.path() / "data" / "mnist", "t10k", 60);
+  }
+
+  config::TrainConfig config(const std::string& out, int workers = 1) const {
+    config::TrainConfig c;
+    c.data = "mnist";
+    c.strategy = workers == 1 ? "local" : "allreduce";
+    c.workers = workers;
+    c.batch = 16;
+    c.steps = 8;
+    c.threads = 1;
+    c.bucket_bytes = 64 << 10;
+    c.out = (folder_.path() / out).string();
+    return c;
+  }
+
+  nlohmann::json train_here(const config::TrainConfig& c) const {
+    const auto prepared = prepare(c, {folder_.path() / "data"}, 1, "now");
+    nlohmann::json summary;
+    net::run_as_threads(net::Medium::memory, c.workers, std::chrono::seconds(100), [&](net::Transport& t) {
+      NullSink sink;
+      const auto s = train(prepared.setup, t, sink);
+      if (!s.is_null()) summary = s;
+    });
+    return summary;
+  }
+
+  ScratchFolder folder_;
+};
+
+TEST_F(TrainerTest, LearnsAndWritesWhatTheContractNames) {
+  auto c = config("run");
+  c.steps = 60;
+  c.trace = true;
+  const auto s = train_here(c);
+  EXPECT_GT(s.at("test_accuracy").get<double>(), 0.9);
+  for (const char* key :
+       {"model", "data", "strategy", "workers", "servers", "steps", "batch_per_worker", "seed", "reproducible",
+        "samples_per_second", "step_ms", "compute_ms", "exchange_ms", "exposed_exchange_ms", "bytes_sent_per_worker",
+        "bytes_sent_per_server", "train_loss", "test_loss", "wall_seconds", "parameters_sha256", "replicas_sha256",
+        "config", "version"}) {
+    EXPECT_TRUE(s.contains(key)) << key;
+  }
+  EXPECT_EQ(nlohmann::json::parse(read_file(std::filesystem::path(c.out) / "summary.json")), s);
+  EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(c.out) / "trace.json"));
+  EXPECT_EQ(checkpoint::latest(c.out)->step, 60);
+}
+
+TEST_F(TrainerTest, ResumedRunEndsWithTheSameBitsAsAnUndisturbedOne) {
+  auto c = config("whole");
+  c.steps = 25;  // over the end of an epoch of 19 steps
+  const auto whole = train_here(c);
+  c.out = (folder_.path() / "half").string();
+  c.steps = 10;
+  train_here(c);
+  c.resume = c.out;
+  c.steps = 25;
+  const auto resumed = train_here(c);
+  EXPECT_EQ(resumed["parameters_sha256"], whole["parameters_sha256"]);
+  EXPECT_TRUE(checkpoint::diff(checkpoint::open_any(folder_.path() / "whole"),
+                               checkpoint::open_any(folder_.path() / "half"))
+                  .identical());
+}
+
+TEST_F(TrainerTest, ResumingAnotherRunIsRefusedWithBothValues) {
+  auto c = config("run");
+  train_here(c);
+  c.resume = c.out;
+  c.steps = 20;
+  c.batch = 8;
+  try {
+    train_here(c);
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("batch 16, this one 8"), std::string::npos) << e.what();
+  }
+}
+
+TEST_F(TrainerTest, DamagedCheckpointIsRefused) {
+  auto c = config("run");
+  train_here(c);
+  const auto file = checkpoint::latest(c.out)->path / "model.safetensors";
+  std::string bytes = read_file(file);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write_file_atomically(file, bytes);
+  c.resume = c.out;
+  c.steps = 20;
+  EXPECT_THROW(train_here(c), DataError);
+}
+
+TEST_F(TrainerTest, MoreWorkersThanTheLastBatchHasSamplesStillTakeEachOnce) {
+  auto c = config("run", 2);
+  c.steps = 0;
+  c.epochs = 1;
+  c.batch = 149;  // 300 = 298 + 2: one sample each in the last step
+  const auto s = train_here(c);
+  EXPECT_EQ(s["steps"], 2);
+  c.batch = 150;
+  EXPECT_EQ(train_here(c)["steps"], 1);
+}
+
+TEST_F(TrainerTest, BadInputIsRefusedBeforeAnythingIsWritten) {
+  const auto expect_refused = [&](auto change, const char* word) {
+    auto c = config("refused");
+    change(c);
+    try {
+      prepare(c, {folder_.path() / "data"}, 1, "now");
+      ADD_FAILURE() << word;
+    } catch (const UsageError& e) {
+      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what();
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder_.path() / "refused")) << word;
+  };
+  expect_refused([](auto& c) { c.model = "nonsense"; }, "nonsense");
+  expect_refused([](auto& c) { c.strategy = "nonsense"; }, "nonsense");
+  expect_refused([](auto& c) { c.optimizer = "nonsense"; }, "nonsense");
+  expect_refused([](auto& c) { c.data = "nonsense"; }, "nonsense");
+  expect_refused([](auto& c) { c.data = "fashion-mnist"; }, "fashion-mnist");
+  expect_refused([](auto& c) { c.workers = 0; }, "--workers");
+  expect_refused([](auto& c) { c.workers = 2; }, "local");
+  expect_refused([](auto& c) { c.batch = 301; }, "larger than the data");
+  expect_refused([](auto& c) { c.resume = "/no/such/run"; }, "/no/such/run");
+  expect_refused([](auto& c) { c.out = "/proc/nothing"; }, "/proc/nothing");
+}
+
+TEST_F(TrainerTest, DamagedDataNamesTheFileTheUserKnows) {
+  const auto labels = folder_.path() / "data" / "mnist" / "train-labels-idx1-ubyte";
+  std::string bytes = read_file(labels);
+  bytes[20] = 77;
+  write_file_atomically(labels, bytes);
+  try {
+    prepare(config("refused"), {folder_.path() / "data"}, 1, "now");
+    FAIL();
+  } catch (const DataError& e) {
+    EXPECT_NE(std::string(e.what()).find("train-labels-idx1-ubyte"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("20"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace tutti::train
