@@ -1,0 +1,72 @@
+#include "data/catalogue.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "data/idx_fixture.h"
+
+namespace tutti::data {
+namespace {
+
+using fixture::error_of;
+
+class Catalogue : public ::testing::Test {
+ protected:
+  void put(const std::string& root, const std::string& file) {
+    fixture::write(root_of(root) / "mnist" / file, "x");
+  }
+  std::filesystem::path root_of(const std::string& root) const { return scratch_.path() / root; }
+  LocatedDataset find() const {
+    const std::vector roots = {root_of("a"), root_of("b")};
+    return locate(mnist_, roots);
+  }
+
+  ScratchFolder scratch_;
+  const DatasetInfo& mnist_ = find_dataset("mnist");
+};
+
+TEST_F(Catalogue, KnowsItsSets) {
+  EXPECT_EQ(find_dataset("fashion-mnist").classes, 10u);
+  for (const DatasetInfo& info : datasets()) {
+    EXPECT_EQ(find_dataset(info.name).name, info.name);
+    for (const DatasetFile& file : info.files) EXPECT_EQ(file.sha256.size(), 64u);
+  }
+}
+
+TEST_F(Catalogue, AnUnknownNameListsTheKnown) {
+  EXPECT_EQ(error_of<ConfigError>([] { find_dataset("mnits"); }),
+            "unknown data set 'mnits', known are: mnist, fashion-mnist");
+}
+
+TEST_F(Catalogue, TakesTheFirstCompleteRootPlainOrGzipped) {
+  put("a", "train-images-idx3-ubyte");
+  put("b", "train-images-idx3-ubyte");
+  put("b", "train-labels-idx1-ubyte.gz");
+  put("b", "t10k-images-idx3-ubyte.gz");
+  put("b", "t10k-labels-idx1-ubyte");
+  const LocatedDataset located = find();
+  EXPECT_EQ(located.path(FileRole::train_images), root_of("b") / "mnist" / "train-images-idx3-ubyte");
+  EXPECT_EQ(located.path(FileRole::train_labels), root_of("b") / "mnist" / "train-labels-idx1-ubyte.gz");
+}
+
+TEST_F(Catalogue, AMissingSetSaysWhereWasLooked) {
+  EXPECT_EQ(
+      error_of<DataError>([&] { find(); }),
+      fmt::format(
+          "data set mnist not found, looked at: {}/mnist, {}/mnist; get it with: tutti data fetch mnist",
+          root_of("a").string(), root_of("b").string()));
+}
+
+TEST_F(Catalogue, APartialSetNamesTheMissingFile) {
+  put("b", "train-images-idx3-ubyte");
+  EXPECT_EQ(
+      error_of<DataError>([&] { find(); }),
+      fmt::format(
+          "data set mnist is incomplete: {}/mnist has no train-labels-idx1-ubyte[.gz]; complete it with: "
+          "tutti data fetch mnist",
+          root_of("b").string()));
+}
+
+}  // namespace
+}  // namespace tutti::data

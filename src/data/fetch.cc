@@ -1,0 +1,90 @@
+#include "data/fetch.h"
+
+#include "base/crypto.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "data/gzip.h"
+
+namespace tutti::data {
+namespace {
+
+// Hashes what `bytes` decode to, piece by piece, and stops as soon as there is too much of it.
+std::string decoded_digest(std::span<const std::byte> bytes, const std::string& from,
+                           std::uint64_t expected) {
+  GzipReader reader(bytes, from);
+  Sha256 hash;
+  std::vector<std::byte> piece(256 * 1024);
+  std::uint64_t total = 0;
+  while (const std::size_t n = reader.read(piece)) {
+    total += n;
+    if (total > expected) throw DataError(fmt::format("{}: decodes to more than {} bytes", from, expected));
+    hash.update(std::span(piece).first(n));
+  }
+  return to_hex(hash.digest());
+}
+
+bool is_whole(const DatasetFile& file, const std::filesystem::path& path) {
+  if (path.empty()) return false;
+  try {
+    verify_content(file, map_file(path).bytes(), path.string());
+    return true;
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
+std::filesystem::path install(const DatasetFile& file, const Blob& blob,
+                              const std::filesystem::path& folder) {
+  verify_content(file, blob.bytes, blob.from);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw RunError(fmt::format("cannot make folder {}: {}", folder.string(), error.message()));
+  std::filesystem::path plain = folder / file.name;
+  std::filesystem::path packed = folder / (file.name + ".gz");
+  const bool gzip = is_gzip(blob.bytes);
+  write_file_atomically(gzip ? packed : plain, blob.bytes);
+  // A damaged copy in the other form would be found first, or later.
+  std::filesystem::remove(gzip ? plain : packed, error);
+  return gzip ? packed : plain;
+}
+
+}  // namespace
+
+void verify_content(const DatasetFile& file, std::span<const std::byte> bytes, const std::string& from) {
+  if (!is_gzip(bytes) && bytes.size() != file.bytes) {
+    throw DataError(fmt::format("{}: {} bytes, expected {}", from, bytes.size(), file.bytes));
+  }
+  const std::string found = is_gzip(bytes) ? decoded_digest(bytes, from, file.bytes) : sha256_hex(bytes);
+  if (found != file.sha256) {
+    throw DataError(fmt::format("{}: SHA-256 of the content is {}, expected {}", from, found, file.sha256));
+  }
+}
+
+void verify(const DatasetInfo& info, const LocatedDataset& located) {
+  for (std::size_t i = 0; i < info.files.size(); ++i) {
+    verify_content(info.files[i], map_file(located.paths[i]).bytes(), located.paths[i].string());
+  }
+}
+
+LocatedDataset fetch(const DatasetInfo& info, const std::filesystem::path& root, const Source& source,
+                     const ProgressFn& progress, const SourceOptions& options) {
+  const std::filesystem::path folder = root / info.name;
+  LocatedDataset located;
+  std::unique_ptr<Supply> supply;  // opened only if something is missing
+  std::string missing;
+  for (std::size_t i = 0; i < info.files.size(); ++i) {
+    const DatasetFile& file = info.files[i];
+    located.paths[i] = find_file(folder, file);
+    if (is_whole(file, located.paths[i])) continue;
+    if (!supply) supply = open_source(info, source, options);
+    if (const auto blob = supply->get(file, progress)) {
+      located.paths[i] = install(file, *blob, folder);
+    } else if (missing.empty()) {
+      missing = file.name;
+    }
+  }
+  if (!missing.empty()) throw DataError(fmt::format("the source has no {}[.gz]", missing));
+  return located;
+}
+
+}  // namespace tutti::data

@@ -1,0 +1,96 @@
+#include "data/loader.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "base/process.h"
+#include "data/sampler.h"
+
+namespace tutti::data {
+
+Loader::Loader(std::size_t samples, std::size_t floats_per_sample, FillFn fill, const LoaderPlan& plan)
+    : samples_(samples),
+      floats_per_sample_(floats_per_sample),
+      fill_(std::move(fill)),
+      plan_(plan),
+      steps_per_epoch_(steps_per_epoch(samples, plan.batch, plan.workers)) {
+  TUTTI_CHECK(samples > 0 && plan.rank < plan.workers, "{} samples, rank {} of {}", samples, plan.rank,
+              plan.workers);
+  for (Slot& slot : slots_) {
+    slot.pixels = AlignedBuffer<float>(plan.batch * floats_per_sample);
+    slot.labels = AlignedBuffer<std::int64_t>(plan.batch);
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+Loader::Loader(const ImageSet& set, const PixelTable& table, const LoaderPlan& plan)
+    : Loader(
+          set.size(), set.pixels_per_image(),
+          [&set, table](std::span<const std::uint32_t> indices, std::span<float> pixels,
+                        std::span<std::int64_t> labels) { decode(set, indices, table, pixels, labels); },
+          plan) {}
+
+Loader::~Loader() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+Batch Loader::next() {
+  TUTTI_CHECK(has_next(), "no step after {}", plan_.end_step);
+  std::unique_lock lock(mutex_);
+  released_ = taken_;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return made_ > taken_ || failure_ != nullptr; });
+  if (made_ == taken_) std::rethrow_exception(failure_);
+  return slots_[taken_++ % kSlots].batch;
+}
+
+void Loader::run() {
+  try {
+    name_thread("tutti-loader");
+    std::uint64_t made = 0;
+    for (std::uint64_t step = plan_.first_step; step < plan_.end_step; ++step) {
+      if (!wait_for_room(made)) return;
+      fill_slot(slots_[made % kSlots], step);
+      ++made;
+      {
+        const std::lock_guard lock(mutex_);
+        made_ = made;
+      }
+      changed_.notify_all();
+    }
+  } catch (...) {
+    {
+      const std::lock_guard lock(mutex_);
+      failure_ = std::current_exception();
+    }
+    changed_.notify_all();
+  }
+}
+
+bool Loader::wait_for_room(std::uint64_t made) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return stop_ || made < released_ + kSlots; });
+  return !stop_;
+}
+
+void Loader::fill_slot(Slot& slot, std::uint64_t step) {
+  const std::uint64_t epoch = step / steps_per_epoch_;
+  const std::size_t step_in_epoch = step % steps_per_epoch_;
+  if (order_.empty() || epoch != order_epoch_) {
+    order_ = epoch_order(plan_.seed, epoch, samples_);
+    order_epoch_ = epoch;
+  }
+  const Share share = share_of_step(samples_, plan_.batch, plan_.workers, plan_.rank, step_in_epoch);
+  const auto pixels = slot.pixels.span().first(share.count * floats_per_sample_);
+  const auto labels = slot.labels.span().first(share.count);
+  fill_(std::span(order_).subspan(share.first, share.count), pixels, labels);
+  const Share global = global_share(samples_, plan_.batch, plan_.workers, step_in_epoch);
+  slot.batch = {pixels, labels, share.count, global.count, step, epoch};
+}
+
+}  // namespace tutti::data

@@ -1,0 +1,101 @@
+// Batches for training, decoded ahead of their use by a thread of their own.
+//
+// The thread fills a ring of three buffers: one is in the caller's hands, two are full or being filled.
+// Nothing is allocated once it runs, but for each epoch's order.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "data/aligned_buffer.h"
+#include "data/decode.h"
+#include "data/image_set.h"
+
+namespace tutti::data {
+
+// One rank's part of one step. `count` may be zero in the last step of an epoch.
+struct Batch {
+  std::span<const float> pixels;  // count samples, one after another; begins on a cache line
+  std::span<const std::int64_t> labels;
+  std::size_t count = 0;
+  std::size_t global_count = 0;  // of all ranks together
+  std::uint64_t step = 0;        // from the beginning of the run
+  std::uint64_t epoch = 0;
+};
+
+// What a loader reads: this rank's parts of steps [first_step, end_step), counted from the beginning of the
+// run.
+struct LoaderPlan {
+  std::uint64_t seed = 0;
+  std::size_t batch = 1;  // samples for each worker
+  std::size_t workers = 1;
+  std::size_t rank = 0;
+  std::uint64_t first_step = 0;
+  std::uint64_t end_step = 0;
+};
+
+// Decodes the samples at `indices`; called on the loader's thread. May throw.
+using FillFn = std::function<void(std::span<const std::uint32_t> indices, std::span<float> pixels,
+                                  std::span<std::int64_t> labels)>;
+
+// One thread calls it. Begins to read at once; its destructor waits for at most one batch to be decoded.
+class Loader {
+ public:
+  Loader(std::size_t samples, std::size_t floats_per_sample, FillFn fill, const LoaderPlan& plan);
+  // `set` must outlive the loader.
+  Loader(const ImageSet& set, const PixelTable& table, const LoaderPlan& plan);
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // False once next() has given the batch of step end_step - 1.
+  bool has_next() const { return plan_.first_step + taken_ < plan_.end_step; }
+
+  // Blocks until the batch is there. It stays valid until the next call. Rethrows what the thread threw,
+  // after the batches that were good.
+  Batch next();
+
+ private:
+  static constexpr std::size_t kSlots = 3;
+
+  struct Slot {
+    AlignedBuffer<float> pixels;
+    AlignedBuffer<std::int64_t> labels;
+    Batch batch;
+  };
+
+  void run();
+  bool wait_for_room(std::uint64_t made);
+  void fill_slot(Slot& slot, std::uint64_t step);
+
+  const std::size_t samples_;
+  const std::size_t floats_per_sample_;
+  const FillFn fill_;
+  const LoaderPlan plan_;
+  const std::size_t steps_per_epoch_;
+
+  std::array<Slot, kSlots> slots_;
+  std::vector<std::uint32_t> order_;  // of the epoch the thread is in
+  std::uint64_t order_epoch_ = 0;
+  std::uint64_t taken_ = 0;  // batches given to the caller, written by the caller's thread alone
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::uint64_t made_ = 0;      // batches filled
+  std::uint64_t released_ = 0;  // batches the caller is done with
+  bool stop_ = false;
+  std::exception_ptr failure_;
+
+  std::thread thread_;  // last, so that all it uses is there before it starts
+};
+
+}  // namespace tutti::data
