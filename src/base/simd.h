@@ -1,5 +1,4 @@
-// TUTTI_SIMD_CLONES before a function compiles it twice, for AVX2 and for any x86-64, and the loader picks
-// one.
+// TUTTI_SIMD_CLONES before a function compiles it twice, for AVX2 and for any x86-64; the loader picks one.
 //
 // Both clones give the same bits only if the compiler may not fuse a multiply and an add, so a source that
 // uses this is compiled with -ffp-contract=off. Under sanitizers the macro is empty: the choice is made while

@@ -1,5 +1,4 @@
-// Which optimizer, and its numbers. Defaults are PyTorch's, so that a recipe written for it means the same
-// here.
+// Which optimizer, and its numbers. Defaults are PyTorch's, so that its recipes mean the same here.
 #pragma once
 
 #include <optional>
@@ -24,8 +23,7 @@ struct Settings {
   double beta1 = 0.9;     // adam, adamw
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  // Added to the gradient (L2), but for adamw shrinks the parameter itself. Not given: 0.01 for adamw, else
-  // 0.
+  // Added to the gradient (L2), but for adamw shrinks the parameter itself. Default: 0.01 for adamw, else 0.
   std::optional<double> weight_decay = std::nullopt;
 };
 

@@ -42,9 +42,6 @@ AdamFactors adam_factors(const Settings& s, double lr, std::int64_t t) {
           .shrink = decoupled ? f(1 - lr * decay) : 1.0F};
 }
 
-}  // namespace
-
-// Outside the unnamed namespace, because the loader must see the clones.
 TUTTI_SIMD_CLONES void sgd_loop(std::size_t n, float lr, float decay, float* __restrict p,
                                 const float* __restrict gradient) {
   for (std::size_t i = 0; i < n; ++i) p[i] -= lr * decayed(gradient[i], p[i], decay);
@@ -80,6 +77,8 @@ TUTTI_SIMD_CLONES void adam_loop(std::size_t n, const AdamFactors f, float* __re
     p[i] = p[i] * f.shrink - f.step_size * mean[i] / scale;
   }
 }
+
+}  // namespace
 
 int state_slots(Kind kind) {
   switch (kind) {
