@@ -2,8 +2,8 @@
 //
 //   | N: u64, little-endian | header: N bytes of JSON | data |
 //
-//   {"__metadata__": {"key": "text"}, "fc.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0,
-//   24]}}
+//   {"__metadata__": {"key": "text"},
+//    "fc.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 //
 // Offsets count from the start of the data; tensors cover it without holes or overlaps.
 #pragma once
