@@ -23,11 +23,6 @@ UniqueFd open_for_reading(const std::filesystem::path& path, struct stat& info) 
   return fd;
 }
 
-void sync_folder(const std::filesystem::path& folder) {
-  UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd || ::fsync(fd.get()) != 0) throw_errno(fmt::format("cannot sync folder {}", folder.string()));
-}
-
 }  // namespace
 
 void UniqueFd::reset() {
@@ -68,13 +63,19 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::string& what
   }
 }
 
-void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> content) {
+void sync_folder(const std::filesystem::path& folder) {
+  UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) != 0) throw_errno(fmt::format("cannot sync folder {}", folder.string()));
+}
+
+void write_file_atomically(const std::filesystem::path& path,
+                           std::span<const std::span<const std::byte>> pieces) {
   const auto what = fmt::format("cannot write {}", path.string());
   std::string temporary = path.string() + ".XXXXXX";
   UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd) throw_errno(what);
   try {
-    write_all(fd.get(), content, what);
+    for (const auto piece : pieces) write_all(fd.get(), piece, what);
     if (::fchmod(fd.get(), 0644) != 0 || ::fsync(fd.get()) != 0) throw_errno(what);
     if (::rename(temporary.c_str(), path.c_str()) != 0) throw_errno(what);
   } catch (...) {
@@ -82,6 +83,10 @@ void write_file_atomically(const std::filesystem::path& path, std::span<const st
     throw;
   }
   sync_folder(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> content) {
+  write_file_atomically(path, std::span(&content, 1));
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {

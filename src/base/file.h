@@ -63,6 +63,12 @@ std::string read_file(const std::filesystem::path& path);
 // RunError names the path.
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> content);
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+// The same for content that lies in several pieces, one after the other in the file.
+void write_file_atomically(const std::filesystem::path& path,
+                           std::span<const std::span<const std::byte>> pieces);
+
+// Makes the names in a folder (files made, renamed or removed there) last through a crash. Throws RunError.
+void sync_folder(const std::filesystem::path& folder);
 
 // An anonymous file in memory; it has no name, so nothing can be left behind. Throws RunError.
 UniqueFd make_memory_file(const char* label, std::size_t bytes);

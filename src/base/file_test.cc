@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "base/error.h"
 #include "base/scratch_folder.h"
 
@@ -15,6 +17,15 @@ TEST(File, AtomicWriteReplacesAndLeavesNothingElse) {
   write_file_atomically(path, std::string_view("new content"));
   EXPECT_EQ(read_file(path), "new content");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(File, PiecesAreWrittenOneAfterTheOther) {
+  const ScratchFolder folder;
+  const std::string a = "one ", c = "two";
+  const std::array pieces{std::as_bytes(std::span(a)), std::span<const std::byte>(),
+                          std::as_bytes(std::span(c))};
+  write_file_atomically(folder.path() / "p", pieces);
+  EXPECT_EQ(read_file(folder.path() / "p"), "one two");
 }
 
 TEST(File, FailedWriteNamesThePathAndLeavesNothing) {

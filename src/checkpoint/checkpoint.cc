@@ -1,0 +1,160 @@
+#include "checkpoint/checkpoint.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/manifest.h"
+
+namespace tutti::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr auto kModel = "model.safetensors";
+constexpr auto kOptimizer = "optimizer.safetensors";
+constexpr auto kManifest = "manifest.json";
+constexpr std::string_view kStep = "step-";
+
+// 12 for "step-12"; nothing for any other name, among them "step-012" and "step-12.partial".
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!std::string_view(name).starts_with(kStep)) return std::nullopt;
+  std::int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kStep.size(), end, step);
+  if (error != std::errc() || stop != end || name != fmt::format("{}{}", kStep, step)) return std::nullopt;
+  return step;
+}
+
+bool is_finished(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / kManifest, ignored);
+}
+
+void rename_folder(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) throw_errno(fmt::format("cannot write {}", to.string()));
+}
+
+// Puts the finished folder at its place. Where an older one stands there, the two change places in one
+// operation, so that at every moment there is a whole checkpoint; other file systems rename twice.
+void publish(const fs::path& finished, const fs::path& place) {
+  if (!fs::exists(place)) {
+    rename_folder(finished, place);
+  } else if (::renameat2(AT_FDCWD, finished.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
+    fs::remove_all(finished);
+  } else {
+    const fs::path old = place.string() + ".replaced";
+    rename_folder(place, old);
+    try {
+      rename_folder(finished, place);
+    } catch (...) {
+      rename_folder(old, place);
+      throw;
+    }
+    fs::remove_all(old);
+  }
+  sync_folder(place.parent_path());
+}
+
+void write_into(const fs::path& folder, std::int64_t step, std::span<const TensorView> model,
+                std::span<const TensorView> optimizer, const nlohmann::json& meta) {
+  Manifest manifest{.step = step, .meta = meta, .files = {}};
+  const auto write = [&](const char* name, std::span<const TensorView> tensors) {
+    const auto layout = lay_out(tensors);
+    manifest.files.push_back(describe(name, layout));
+    write_file_atomically(folder / name, layout.pieces());
+  };
+  write(kModel, model);
+  write(kOptimizer, optimizer);
+  write_file_atomically(folder / kManifest, to_text(manifest));
+}
+
+SafetensorsFile verified(const Manifest& manifest, const fs::path& folder, const char* name) {
+  const auto stored = std::find_if(manifest.files.begin(), manifest.files.end(),
+                                   [name](const StoredFile& file) { return file.name == name; });
+  const fs::path path = folder / name;
+  if (stored == manifest.files.end()) {
+    throw DataError(fmt::format("{}: lists no {}", (folder / kManifest).string(), name));
+  }
+  Mapping mapping = map_file(path);
+  verify(*stored, mapping.bytes(), path.string());
+  return {std::move(mapping), path};
+}
+
+}  // namespace
+
+fs::path step_folder(const fs::path& run, std::int64_t step) {
+  return run / "checkpoints" / fmt::format("{}{}", kStep, step);
+}
+
+fs::path save(const fs::path& run, std::int64_t step, std::span<const TensorView> model,
+              std::span<const TensorView> optimizer, const nlohmann::json& meta) {
+  TUTTI_CHECK(step >= 0, "step {}", step);
+  const fs::path place = step_folder(run, step);
+  const fs::path partial = place.string() + ".partial";
+  std::error_code ignored;
+  try {
+    fs::remove_all(partial);  // left by a process that died
+    fs::create_directories(partial);
+    sync_folder(run);
+    write_into(partial, step, model, optimizer, meta);
+    publish(partial, place);
+  } catch (const fs::filesystem_error& e) {
+    fs::remove_all(partial, ignored);
+    throw RunError(fmt::format("cannot save checkpoint {}: {}", place.string(), e.code().message()));
+  } catch (const RunError& e) {
+    fs::remove_all(partial, ignored);
+    throw RunError(fmt::format("cannot save checkpoint {}: {}", place.string(), e.what()));
+  } catch (...) {
+    fs::remove_all(partial, ignored);
+    throw;
+  }
+  return place;
+}
+
+Checkpoint load(const fs::path& step_folder) {
+  const fs::path path = step_folder / kManifest;
+  auto manifest = parse_manifest(read_file(path), path.string());
+  return {.path = step_folder,
+          .step = manifest.step,
+          .meta = std::move(manifest.meta),
+          .model = verified(manifest, step_folder, kModel),
+          .optimizer = verified(manifest, step_folder, kOptimizer)};
+}
+
+std::vector<StepFolder> list(const fs::path& run) {
+  std::vector<StepFolder> found;
+  std::error_code missing;
+  for (fs::directory_iterator at(run / "checkpoints", missing), end; !missing && at != end;
+       at.increment(missing)) {
+    const auto step = step_of(at->path().filename().string());
+    if (step && is_finished(at->path())) found.push_back({.step = *step, .path = at->path()});
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+  return found;
+}
+
+std::optional<StepFolder> latest(const fs::path& run) {
+  const auto found = list(run);
+  return found.empty() ? std::nullopt : std::optional(found.back());
+}
+
+Checkpoint open_any(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) {
+    return {.path = path, .step = {}, .meta = {}, .model = SafetensorsFile(path), .optimizer = {}};
+  }
+  if (is_finished(path)) return load(path);
+  if (const auto found = latest(path)) return load(found->path);
+  throw DataError(fmt::format(
+      "{}: no checkpoint: holds neither a manifest.json nor a finished checkpoints/step-N", path.string()));
+}
+
+}  // namespace tutti::checkpoint

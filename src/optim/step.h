@@ -1,0 +1,27 @@
+// One optimizer step over flat spans of floats.
+//
+// An update is elementwise, so a worker that updates a bucket and a server that updates a shard of it give
+// the same bits, however the span is cut and whatever vector width the machine has. Pure functions of their
+// arguments; threads may update disjoint spans at once.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "optim/settings.h"
+
+namespace tutti::optim {
+
+// How many floats of state a parameter has, and what each is called in a checkpoint, as in PyTorch:
+// momentum and nesterov: "momentum"; adam and adamw: "exp_avg", "exp_avg_sq".
+int state_slots(Kind kind);
+std::string_view slot_name(Kind kind, int slot);
+
+// Applies step `t`, counted from 1, with learning rate `lr` (a schedule's; settings.lr is not read). `state`
+// holds state_slots(kind) spans as long as `parameters`, all zero before the first step. No two spans may
+// overlap.
+void step(const Settings& settings, double lr, std::int64_t t, std::span<float> parameters,
+          std::span<const float> gradients, std::span<const std::span<float>> state);
+
+}  // namespace tutti::optim
