@@ -5,7 +5,7 @@ namespace {
 
 // The largest of four and then ReLU is ReLU and then the largest of four, to the bit, forward and backward, on a
 // quarter of the elements.
-torch::Tensor pool_and_relu(const torch::Tensor& x) { return torch::relu_(torch::max_pool2d(x, 2)); }
+torch::Tensor pool_and_relu(const torch::Tensor& x) { return torch::max_pool2d(x, 2).relu_(); }
 
 }  // namespace
 
@@ -22,8 +22,8 @@ torch::Tensor MnistCnn::forward(torch::Tensor x) {
   x = pool_and_relu(conv2_(x));
   x = pool_and_relu(conv3_(x));
   x = torch::dropout(x.flatten(1), 0.5, is_training());
-  x = torch::relu_(dense1_(x));
-  x = torch::relu_(dense2_(x));
+  x = dense1_(x).relu_();
+  x = dense2_(x).relu_();
   return dense3_(x);
 }
 

@@ -32,8 +32,12 @@ void write_data(const std::filesystem::path& folder, const std::string& part, st
     }
   }
   std::filesystem::create_directories(folder);
-  data::write_idx_images(folder / (part + "-images-idx3-ubyte"), count, 28, 28, pixels);
-  data::write_idx_labels(folder / (part + "-labels-idx1-ubyte"), labels);
+  const auto n = static_cast<std::uint32_t>(count);
+  const auto text = [](const std::vector<std::uint8_t>& bytes) { return std::string(bytes.begin(), bytes.end()); };
+  using data::fixture::big_endian;
+  write_file_atomically(folder / (part + "-images-idx3-ubyte"),
+                        big_endian(0x803) + big_endian(n) + big_endian(28) + big_endian(28) + text(pixels));
+  write_file_atomically(folder / (part + "-labels-idx1-ubyte"), big_endian(0x801) + big_endian(n) + text(labels));
 }
 
 class TrainerTest : public ::testing::Test {
