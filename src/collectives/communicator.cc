@@ -15,7 +15,9 @@ constexpr std::size_t kAlignment = 4096;
 }  // namespace
 
 Communicator::Communicator(net::Transport& transport, std::optional<Algorithm> algorithm)
-    : transport_(transport), algorithm_(algorithm) {}
+    : transport_(transport), algorithm_(algorithm) {
+  token_ = allocate(sizeof(std::int32_t));
+}
 
 Communicator::~Communicator() {
   for (const auto& block : owned_) ::operator delete(block.data(), std::align_val_t(kAlignment));
@@ -62,8 +64,7 @@ void Communicator::reduce(Buffer buffer, ReduceOp op, Rank root, std::string_vie
 }
 
 void Communicator::barrier(std::string_view label) {
-  std::uint8_t dummy[8] = {};
-  run(Operation::barrier, {dummy, 1, DType::i32}, ReduceOp::max, Rank{0}, label);
+  run(Operation::barrier, {token_.data(), 1, DType::i32}, ReduceOp::max, Rank{0}, label);
 }
 
 Choice Communicator::choice(Operation operation, std::uint64_t bytes) const {
@@ -87,7 +88,8 @@ const Communicator::Plan& Communicator::plan(Operation operation, const Buffer& 
   Plan plan;
   plan.schedule = make_schedule(operation, algorithm, rank(), world(), buffer.count, root);
   plan.sent_elements = elements_sent(plan.schedule);
-  plan.one_pass = operation == Operation::all_reduce && algorithm == Algorithm::direct;
+  const bool reduces_for_all = operation == Operation::all_reduce || operation == Operation::barrier;
+  plan.one_pass = reduces_for_all && algorithm == Algorithm::direct;
   return plans_.emplace(key, std::move(plan)).first->second;
 }
 

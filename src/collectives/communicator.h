@@ -86,6 +86,7 @@ class Communicator {
   std::size_t arena_used_ = 0;
   std::vector<std::span<std::byte>> owned_;  // allocations outside shared memory
   std::vector<std::byte> scratch_;
+  std::span<std::byte> token_;  // what a barrier reduces
   std::map<std::tuple<Operation, std::size_t, DType, Rank>, Plan> plans_;
   std::uint64_t clock_ = 0;  // rounds run in shared memory so far, the same on all ranks
   std::uint64_t bytes_sent_ = 0;

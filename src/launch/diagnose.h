@@ -18,7 +18,7 @@ struct RankEnd {
   int exit_code = 0;               // if it exited
   int signal = 0;                  // if it was killed, and not by the launcher
   int order = 0;                   // first to end is 1
-  std::optional<Failure> failure;  // what it reported
+  std::optional<Failure> failure = std::nullopt;  // what it reported
 };
 
 struct Verdict {

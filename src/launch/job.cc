@@ -31,7 +31,8 @@ UniqueFd write_job(const WorkerJob& job) {
                                {"rendezvous_host", job.rendezvous.host},
                                {"rendezvous_port", job.rendezvous.port},
                                {"report_fd", job.report_fd},
-                               {"timeout_ms", job.timeout.count()}};
+                               {"timeout_ms", job.timeout.count()},
+                               {"own_core", job.own_core}};
   const std::string text = json.dump();
   UniqueFd fd = make_memory_file("tutti-job", 0);
   write_all(fd.get(), std::as_bytes(std::span(text)), "cannot write the job description");
@@ -59,6 +60,7 @@ WorkerJob read_job(int fd) {
     job.rendezvous = {json.at("rendezvous_host"), json.at("rendezvous_port")};
     job.report_fd = json.at("report_fd");
     job.timeout = std::chrono::milliseconds(json.at("timeout_ms").get<std::int64_t>());
+    job.own_core = json.at("own_core");
     return job;
   } catch (const std::exception& e) {
     throw ConfigError(fmt::format("descriptor {} holds no job description; workers are started by `tutti train` ({})",
@@ -70,7 +72,7 @@ std::unique_ptr<net::Transport> connect(const WorkerJob& job) {
   if (job.transport == "shm") {
     auto segment = std::make_shared<const net::Segment>(net::Segment::open(UniqueFd(job.segment_fd)));
     return std::make_unique<net::SegmentTransport>(std::move(segment), job.rank,
-                                                   net::segment_options(job.world, job.timeout));
+                                                   net::SegmentOptions{job.timeout, job.own_core});
   }
   net::Mesh mesh(job.rank, job.world, job.secret, "127.0.0.1");
   const auto peers = rendezvous::join(job.rendezvous, job.secret, job.rank, job.world, mesh.endpoint(),

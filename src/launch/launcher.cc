@@ -122,6 +122,7 @@ class Job {
     const auto shares = share_cores(allowed_cores(), spec_.workers);
     for (int r = 0; r < spec_.workers; ++r) {
       job.rank = Rank{r};
+      job.own_core = !shares[static_cast<std::size_t>(r)].empty();
       start_one(job, shares[static_cast<std::size_t>(r)]);
     }
   }

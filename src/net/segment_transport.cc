@@ -2,6 +2,7 @@
 
 #include <linux/futex.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,6 +14,9 @@
 
 namespace tutti::net {
 namespace {
+
+// How long a wait goes on before it sleeps: some times what falling asleep and being woken would cost.
+constexpr auto kSpin = std::chrono::microseconds(50);
 
 void relax() {
 #if defined(__x86_64__)
@@ -39,8 +43,7 @@ std::vector<Rank> all_ranks(int world) {
 }  // namespace
 
 SegmentOptions segment_options(int world, Clock::duration timeout) {
-  const bool own_core = static_cast<std::size_t>(world) <= allowed_cores().size();
-  return {.timeout = timeout, .spin = own_core ? SegmentOptions{}.spin : Clock::duration::zero()};
+  return {.timeout = timeout, .own_core = static_cast<std::size_t>(world) <= allowed_cores().size()};
 }
 
 SegmentTransport::SegmentTransport(std::shared_ptr<const Segment> segment, Rank rank, SegmentOptions options)
@@ -94,9 +97,10 @@ void SegmentTransport::ring_all() const {
 template <typename Ready>
 bool SegmentTransport::spin_until(const Ready& ready) const {
   if (ready()) return true;
-  const auto until = Clock::now() + options_.spin;
+  const auto until = Clock::now() + kSpin;
   while (Clock::now() < until) {
-    for (int i = 0; i < 64; ++i) {
+    if (!options_.own_core) ::sched_yield();
+    for (int i = 0; i < (options_.own_core ? 64 : 1); ++i) {
       if (ready()) return true;
       relax();
     }

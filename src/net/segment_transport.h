@@ -12,8 +12,9 @@ namespace tutti::net {
 
 struct SegmentOptions {
   Clock::duration timeout = std::chrono::seconds(30);
-  // How long a wait spins before it sleeps. Zero if there are more ranks than cores: the core is somebody else's.
-  Clock::duration spin = std::chrono::microseconds(50);
+  // Whether each rank has a core to itself. A wait then spins for a moment before it sleeps; else it gives the core
+  // to whoever it waits for.
+  bool own_core = false;
 };
 
 class SegmentTransport final : public StreamTransport, public PeerMemory {
@@ -53,7 +54,7 @@ class SegmentTransport final : public StreamTransport, public PeerMemory {
   std::vector<UniqueFd> pidfds_;  // of the peers, by rank; none for ranks of this process
 };
 
-// Spin for a while only if each of `world` ranks can have a core of its own.
+// For ranks that are not pinned: each of `world` has a core if there are as many.
 SegmentOptions segment_options(int world, Clock::duration timeout);
 
 }  // namespace tutti::net
