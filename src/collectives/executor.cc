@@ -8,8 +8,8 @@
 namespace tutti::collectives {
 namespace {
 
-// What arrives is combined in pieces of this size, while it is in the cache.
-constexpr std::size_t kWindow = 128 << 10;
+// What arrives is combined in pieces of at most this size: large enough for few calls, small enough for the cache.
+constexpr std::size_t kWindow = 1 << 20;
 
 std::span<std::byte> bytes_of(const Buffer& buffer, const Chunk& chunk) {
   const std::size_t size = size_of(buffer.type);

@@ -69,15 +69,16 @@ WorkerJob read_job(int fd) {
 }
 
 std::unique_ptr<net::Transport> connect(const WorkerJob& job) {
+  const net::TransportOptions options{job.timeout, job.own_core};
   if (job.transport == "shm") {
     auto segment = std::make_shared<const net::Segment>(net::Segment::open(UniqueFd(job.segment_fd)));
     return std::make_unique<net::SegmentTransport>(std::move(segment), job.rank,
-                                                   net::SegmentOptions{job.timeout, job.own_core});
+                                                   options);
   }
   net::Mesh mesh(job.rank, job.world, job.secret, "127.0.0.1");
   const auto peers = rendezvous::join(job.rendezvous, job.secret, job.rank, job.world, mesh.endpoint(),
                                       Deadline::in(job.timeout));
-  return mesh.connect(peers, job.timeout);
+  return mesh.connect(peers, options);
 }
 
 Failure failure_of(const std::exception& e) {

@@ -2,7 +2,6 @@
 
 #include <linux/futex.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,19 +9,9 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/process.h"
 
 namespace tutti::net {
 namespace {
-
-// How long a wait goes on before it sleeps: some times what falling asleep and being woken would cost.
-constexpr auto kSpin = std::chrono::microseconds(50);
-
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, Clock::duration at_most) {
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(at_most).count();
@@ -42,14 +31,9 @@ std::vector<Rank> all_ranks(int world) {
 
 }  // namespace
 
-SegmentOptions segment_options(int world, Clock::duration timeout) {
-  return {.timeout = timeout, .own_core = static_cast<std::size_t>(world) <= allowed_cores().size()};
-}
-
-SegmentTransport::SegmentTransport(std::shared_ptr<const Segment> segment, Rank rank, SegmentOptions options)
-    : StreamTransport(rank, segment->world(), options.timeout),
+SegmentTransport::SegmentTransport(std::shared_ptr<const Segment> segment, Rank rank, const TransportOptions& options)
+    : StreamTransport(rank, segment->world(), options),
       segment_(std::move(segment)),
-      options_(options),
       seat_(segment_->seat(rank)),
       pidfds_(static_cast<std::size_t>(segment_->world())) {
   take_seat();
@@ -92,20 +76,6 @@ void SegmentTransport::ring(Rank whom) const {
 
 void SegmentTransport::ring_all() const {
   for (const Rank r : all_ranks(world())) ring(r);
-}
-
-template <typename Ready>
-bool SegmentTransport::spin_until(const Ready& ready) const {
-  if (ready()) return true;
-  const auto until = Clock::now() + kSpin;
-  while (Clock::now() < until) {
-    if (!options_.own_core) ::sched_yield();
-    for (int i = 0; i < (options_.own_core ? 64 : 1); ++i) {
-      if (ready()) return true;
-      relax();
-    }
-  }
-  return ready();
 }
 
 template <typename Ready>
@@ -153,7 +123,7 @@ void SegmentTransport::await(Rank peer, std::uint64_t count, const Activity& doi
   }
 }
 
-std::size_t SegmentTransport::put(Rank to, std::span<const std::byte> bytes) {
+std::size_t SegmentTransport::put(Rank to, std::span<const std::byte> bytes, bool /*more*/) {
   Channel& channel = segment_->channel(rank(), to);
   const std::uint64_t written = channel.written.load(std::memory_order_relaxed);
   const std::uint64_t taken = channel.taken.load(std::memory_order_acquire);
@@ -196,7 +166,7 @@ void SegmentTransport::wait(const Interest& interest, Clock::duration at_most) {
     }
     return false;
   };
-  if (!spin_until(ready)) sleep_until(ready, at_most);
+  sleep_until(ready, at_most);
 }
 
 std::optional<Rank> SegmentTransport::lost_peer(const Interest& interest) {

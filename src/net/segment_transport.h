@@ -10,17 +10,10 @@
 
 namespace tutti::net {
 
-struct SegmentOptions {
-  Clock::duration timeout = std::chrono::seconds(30);
-  // Whether each rank has a core to itself. A wait then spins for a moment before it sleeps; else it gives the core
-  // to whoever it waits for.
-  bool own_core = false;
-};
-
 class SegmentTransport final : public StreamTransport, public PeerMemory {
  public:
   // Takes rank's seat and waits until all others are taken. Throws Timeout, RunError if the seat is taken already.
-  SegmentTransport(std::shared_ptr<const Segment> segment, Rank rank, SegmentOptions options = {});
+  SegmentTransport(std::shared_ptr<const Segment> segment, Rank rank, const TransportOptions& options = {});
   ~SegmentTransport() override;  // leaves the seat: peers that still wait for this rank get PeerLost
   SegmentTransport(const SegmentTransport&) = delete;
   SegmentTransport& operator=(const SegmentTransport&) = delete;
@@ -33,7 +26,7 @@ class SegmentTransport final : public StreamTransport, public PeerMemory {
   void await(Rank peer, std::uint64_t count, const Activity& doing) override;
 
  private:
-  std::size_t put(Rank to, std::span<const std::byte> bytes) override;
+  std::size_t put(Rank to, std::span<const std::byte> bytes, bool more) override;
   std::size_t take(Rank from, std::span<std::byte> into) override;
   void wait(const Interest& interest, Clock::duration at_most) override;
   std::optional<Rank> lost_peer(const Interest& interest) override;
@@ -44,17 +37,11 @@ class SegmentTransport final : public StreamTransport, public PeerMemory {
   bool gone(Rank peer);
   std::optional<Rank> killed_peer();
   template <typename Ready>
-  bool spin_until(const Ready& ready) const;
-  template <typename Ready>
   void sleep_until(const Ready& ready, Clock::duration at_most) const;
 
   std::shared_ptr<const Segment> segment_;
-  SegmentOptions options_;
   Seat& seat_;
   std::vector<UniqueFd> pidfds_;  // of the peers, by rank; none for ranks of this process
 };
-
-// For ranks that are not pinned: each of `world` has a core if there are as many.
-SegmentOptions segment_options(int world, Clock::duration timeout);
 
 }  // namespace tutti::net

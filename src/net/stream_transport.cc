@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/process.h"
 
 namespace tutti::net {
 namespace {
@@ -42,8 +43,12 @@ struct StreamTransport::Inbound {
   bool finished() const { return done == sizeof header + message.length; }
 };
 
-StreamTransport::StreamTransport(Rank rank, int world, Clock::duration timeout)
-    : rank_(rank), world_(world), timeout_(timeout), sent_(world), received_(world) {
+TransportOptions unpinned_options(int world, Clock::duration timeout) {
+  return {.timeout = timeout, .own_core = static_cast<std::size_t>(world) <= allowed_cores().size()};
+}
+
+StreamTransport::StreamTransport(Rank rank, int world, const TransportOptions& options)
+    : rank_(rank), world_(world), options_(options), sent_(world), received_(world) {
   TUTTI_CHECK(world >= 1 && to_int(rank) >= 0 && to_int(rank) < world, "rank {} of {}", to_int(rank), world);
 }
 
@@ -51,10 +56,10 @@ bool StreamTransport::advance(Outbound& o) {
   const std::size_t before = o.done;
   if (o.done < sizeof o.header) {
     const auto header = std::as_bytes(std::span(&o.header, 1));
-    o.done += put(o.message.to, header.subspan(o.done));
+    o.done += put(o.message.to, header.subspan(o.done), !o.message.bytes.empty());
   }
   if (o.done >= sizeof o.header && !o.finished()) {
-    o.done += put(o.message.to, o.message.bytes.subspan(o.done - sizeof o.header));
+    o.done += put(o.message.to, o.message.bytes.subspan(o.done - sizeof o.header), false);
   }
   return o.done != before;
 }
@@ -97,8 +102,8 @@ Clock::duration StreamTransport::check_wait(Rank peer, std::optional<Rank> lost,
   const auto waited = Clock::now() - since;
   const auto waited_ms = std::chrono::duration_cast<std::chrono::milliseconds>(waited);
   if (lost) throw PeerLost({rank_, *lost, doing.text(), waited_ms});
-  if (waited >= timeout_) throw Timeout({rank_, peer, doing.text(), waited_ms});
-  return std::min<Clock::duration>(timeout_ - waited, kLivenessSlice);
+  if (waited >= options_.timeout) throw Timeout({rank_, peer, doing.text(), waited_ms});
+  return std::min<Clock::duration>(options_.timeout - waited, kLivenessSlice);
 }
 
 void StreamTransport::transfer(std::span<const Outgoing> out, std::span<const Incoming> in, const Activity& doing) {
@@ -115,13 +120,22 @@ void StreamTransport::transfer(std::span<const Outgoing> out, std::span<const In
         {m, {.sequence = received_.at(static_cast<std::size_t>(to_int(m.from)))++, .length = m.length}});
   }
 
-  auto last_progress = Clock::now();
-  bool waited = false;
-  while (true) {
+  const auto try_all = [&] {
     bool moved = false;
     for (Outbound& o : outbound) moved |= !o.finished() && advance(o);
     for (Inbound& i : inbound) moved |= !i.finished() && advance(i, doing);
-
+    return moved;
+  };
+  const auto unfinished = [](const auto& message) { return !message.finished(); };
+  auto last_progress = Clock::now();
+  bool waited = false;
+  while (std::ranges::any_of(outbound, unfinished) || std::ranges::any_of(inbound, unfinished)) {
+    // Trying is the cheapest way of asking whether something can move.
+    if (spin_until(try_all)) {
+      last_progress = Clock::now();
+      waited = false;
+      continue;
+    }
     Interest interest;
     for (const Outbound& o : outbound) {
       if (!o.finished()) interest.to_write.push_back(o.message.to);
@@ -129,14 +143,8 @@ void StreamTransport::transfer(std::span<const Outgoing> out, std::span<const In
     for (const Inbound& i : inbound) {
       if (!i.finished()) interest.to_read.push_back(i.message.from);
     }
-    if (interest.to_read.empty() && interest.to_write.empty()) return;
-    if (moved) {
-      last_progress = Clock::now();
-      waited = false;
-      continue;
-    }
     // Asking after the peers costs system calls: only when a first wait brought nothing.
-    auto at_most = std::min<Clock::duration>(timeout_, kLivenessSlice);
+    auto at_most = std::min<Clock::duration>(options_.timeout, kLivenessSlice);
     const Rank blamed = interest.to_read.empty() ? interest.to_write.front() : interest.to_read.front();
     if (waited) at_most = check_wait(blamed, lost_peer(interest), last_progress, doing);
     wait(interest, at_most);

@@ -4,6 +4,8 @@
 // numbers, windows, deadlines and the texts of failures are here, once.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <optional>
 #include <vector>
@@ -21,9 +23,20 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 16);
 
+struct TransportOptions {
+  // A peer that makes no progress for so long is given up.
+  Clock::duration timeout = std::chrono::seconds(30);
+  // Whether each rank has a core to itself. A wait then spins for a moment before it sleeps; else it gives the core
+  // to whoever it waits for.
+  bool own_core = false;
+};
+
+// For ranks that are not pinned: each of `world` has a core if there are as many.
+TransportOptions unpinned_options(int world, Clock::duration timeout);
+
 class StreamTransport : public Transport {
  public:
-  StreamTransport(Rank rank, int world, Clock::duration timeout);
+  StreamTransport(Rank rank, int world, const TransportOptions& options);
 
   Rank rank() const final { return rank_; }
   int world() const final { return world_; }
@@ -38,8 +51,8 @@ class StreamTransport : public Transport {
   };
 
   // Each moves what it can without blocking and returns how much, maybe 0. A closed stream counts as 0; the medium
-  // says so in lost_peer().
-  virtual std::size_t put(Rank to, std::span<const std::byte> bytes) = 0;
+  // says so in lost_peer(). `more` promises that more follows at once.
+  virtual std::size_t put(Rank to, std::span<const std::byte> bytes, bool more) = 0;
   virtual std::size_t take(Rank from, std::span<std::byte> into) = 0;
 
   // Blocks until a stream of interest may go on, something has happened to a peer, or `at_most` has passed.
@@ -48,7 +61,10 @@ class StreamTransport : public Transport {
   // A peer that is known to be gone, if any; `interest` names whom we depend on most.
   virtual std::optional<Rank> lost_peer(const Interest& interest) = 0;
 
-  Clock::duration timeout() const { return timeout_; }
+  // Asks ready() for a moment, as options say; false if it is time to sleep.
+  template <typename Ready>
+  bool spin_until(const Ready& ready) const;
+
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
   // Ends a wait for `peer` that began at `since`: throws if it was cancelled, if the peer is lost or if the time is
@@ -64,10 +80,28 @@ class StreamTransport : public Transport {
 
   Rank rank_;
   int world_;
-  Clock::duration timeout_;
+  TransportOptions options_;
   std::atomic<bool> cancelled_{false};
   std::vector<std::uint32_t> sent_;      // messages so far, by peer
   std::vector<std::uint32_t> received_;  // likewise
 };
+
+template <typename Ready>
+bool StreamTransport::spin_until(const Ready& ready) const {
+  // Some times what falling asleep and being woken would cost.
+  constexpr auto kSpin = std::chrono::microseconds(50);
+  if (ready()) return true;
+  const auto until = Clock::now() + kSpin;
+  while (Clock::now() < until) {
+    if (!options_.own_core) ::sched_yield();
+    for (int i = 0; i < (options_.own_core ? 64 : 1); ++i) {
+      if (ready()) return true;
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    }
+  }
+  return ready();
+}
 
 }  // namespace tutti::net

@@ -10,20 +10,22 @@
 namespace tutti::net {
 namespace {
 
-// One call moves at most this much, so that what arrives meanwhile is taken while it is in the cache.
-constexpr std::size_t kPiece = 256 << 10;
+// One call moves at most this much, so that neither direction starves the other. Few large calls beat many small
+// ones: each holds the socket's lock, and each read that empties the socket sends an acknowledgement.
+constexpr std::size_t kPiece = 4 << 20;
 
 }  // namespace
 
-TcpTransport::TcpTransport(Rank rank, std::vector<UniqueFd> sockets, Clock::duration timeout)
-    : StreamTransport(rank, static_cast<int>(sockets.size()), timeout),
+TcpTransport::TcpTransport(Rank rank, std::vector<UniqueFd> sockets, const TransportOptions& options)
+    : StreamTransport(rank, static_cast<int>(sockets.size()), options),
       sockets_(std::move(sockets)),
       closed_(sockets_.size(), false) {}
 
-std::size_t TcpTransport::put(Rank to, std::span<const std::byte> bytes) {
+std::size_t TcpTransport::put(Rank to, std::span<const std::byte> bytes, bool more) {
   const auto i = static_cast<std::size_t>(to_int(to));
   TUTTI_CHECK(sockets_[i], "rank {} sends to itself", to_int(to));
-  const ssize_t n = ::send(sockets_[i].get(), bytes.data(), std::min(bytes.size(), kPiece), MSG_NOSIGNAL);
+  const int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);  // a header leaves with what it announces
+  const ssize_t n = ::send(sockets_[i].get(), bytes.data(), std::min(bytes.size(), kPiece), flags);
   if (n >= 0) return static_cast<std::size_t>(n);
   if (errno != EAGAIN && errno != EINTR) closed_[i] = true;
   return 0;
@@ -96,11 +98,12 @@ Endpoint Mesh::endpoint() const {
   return {e.address().to_string(), e.port()};
 }
 
-std::unique_ptr<TcpTransport> Mesh::connect(const std::vector<Endpoint>& peers, Clock::duration timeout,
+std::unique_ptr<TcpTransport> Mesh::connect(const std::vector<Endpoint>& peers,
+                                            const TransportOptions& options,
                                             std::uint64_t* strangers) {
   State& s = *state_;
   TUTTI_CHECK(peers.size() == s.sockets.size());
-  const auto deadline = Deadline::in(timeout);
+  const auto deadline = Deadline::in(options.timeout);
   const auto self = static_cast<std::size_t>(to_int(s.rank));
   for (std::size_t i = 0; i < self; ++i) {
     s.sockets[i] = dial(peers[i], s.secret, s.rank, Rank{static_cast<int>(i)}, deadline);
@@ -114,7 +117,7 @@ std::unique_ptr<TcpTransport> Mesh::connect(const std::vector<Endpoint>& peers, 
   if (strangers != nullptr) *strangers = s.acceptor.strangers();
   s.acceptor.close();
   s.io.poll();
-  return std::make_unique<TcpTransport>(s.rank, std::move(s.sockets), timeout);
+  return std::make_unique<TcpTransport>(s.rank, std::move(s.sockets), options);
 }
 
 }  // namespace tutti::net

@@ -9,12 +9,12 @@ namespace tutti::net {
 class TcpTransport final : public StreamTransport {
  public:
   // `sockets` by rank, connected and prepared; the one at our own rank is empty.
-  TcpTransport(Rank rank, std::vector<UniqueFd> sockets, Clock::duration timeout);
+  TcpTransport(Rank rank, std::vector<UniqueFd> sockets, const TransportOptions& options);
 
   PeerMemory* peer_memory() override { return nullptr; }
 
  private:
-  std::size_t put(Rank to, std::span<const std::byte> bytes) override;
+  std::size_t put(Rank to, std::span<const std::byte> bytes, bool more) override;
   std::size_t take(Rank from, std::span<std::byte> into) override;
   void wait(const Interest& interest, Clock::duration at_most) override;
   std::optional<Rank> lost_peer(const Interest& interest) override;
@@ -32,9 +32,9 @@ class Mesh {
 
   Endpoint endpoint() const;
 
-  // Calls every rank below, takes in every rank above, stops listening. `timeout` is also the transport's.
-  // `strangers`, if given, receives how many connections were refused. Throws Timeout, PeerLost, AuthError.
-  std::unique_ptr<TcpTransport> connect(const std::vector<Endpoint>& peers, Clock::duration timeout,
+  // Calls every rank below, takes in every rank above, stops listening. The transport's time-out is this call's,
+  // too. `strangers`, if given, receives how many connections were refused. Throws Timeout, PeerLost, AuthError.
+  std::unique_ptr<TcpTransport> connect(const std::vector<Endpoint>& peers, const TransportOptions& options,
                                         std::uint64_t* strangers = nullptr);
 
  private:

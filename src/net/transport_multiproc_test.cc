@@ -64,9 +64,9 @@ class Job {
         if (sockets) {
           auto mesh = std::move(meshes[static_cast<std::size_t>(r)]);
           meshes.clear();
-          t = mesh->connect(endpoints, timeout);
+          t = mesh->connect(endpoints, unpinned_options(kWorld, timeout));
         } else {
-          t = std::make_unique<SegmentTransport>(segment, Rank{r}, segment_options(kWorld, timeout));
+          t = std::make_unique<SegmentTransport>(segment, Rank{r}, unpinned_options(kWorld, timeout));
         }
         const End end = exchange_forever(*t, ready_[1]);
         t.reset();
