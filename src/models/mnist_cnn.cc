@@ -1,5 +1,7 @@
 #include "models/mnist_cnn.h"
 
+#include "models/patch_conv.h"
+
 namespace tutti::models {
 namespace {
 
@@ -19,8 +21,8 @@ MnistCnn::MnistCnn()
 
 torch::Tensor MnistCnn::forward(torch::Tensor x) {
   x = pool_and_relu(conv1_(x));
-  x = pool_and_relu(conv2_(x));
-  x = pool_and_relu(conv3_(x));
+  x = pool_and_relu(patch_conv2d(x, conv2_->weight, conv2_->bias));
+  x = pool_and_relu(patch_conv2d(x, conv3_->weight, conv3_->bias));
   x = torch::dropout(x.flatten(1), 0.5, is_training());
   x = dense1_(x).relu_();
   x = dense2_(x).relu_();
