@@ -20,6 +20,7 @@ if(TUTTI_SANITIZE)
   target_compile_definitions(tutti_flags INTERFACE TUTTI_SANITIZED=1)
 endif()
 
+# tutti_test(name label source libraries...)
 function(tutti_test name label source)
   add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE ${ARGN} GTest::gtest GTest::gtest_main)

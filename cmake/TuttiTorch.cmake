@@ -3,6 +3,9 @@
 find_package(Torch REQUIRED)
 add_library(tutti_torch STATIC ${CMAKE_SOURCE_DIR}/cmake/torch_pch.cc)
 target_link_libraries(tutti_torch PUBLIC tutti_flags torch ${TORCH_LIBRARIES})
+# Newer libtorch brings its own fmt headers, which hide the system's from these rooms; compiled in place they need no
+# library of the same version.
+target_compile_definitions(tutti_torch PUBLIC FMT_HEADER_ONLY)
 target_precompile_headers(tutti_torch PRIVATE <torch/torch.h>)
 
 # A room that sees libtorch: as tutti_room, with the precompiled header.

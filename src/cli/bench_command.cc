@@ -31,15 +31,18 @@ constexpr std::uint64_t kLargest = std::uint64_t{1} << 30;
 lab::BenchSpec check(const Flags& f) {
   lab::BenchSpec spec{parse_bytes_list(f.sizes), f.transport, f.algorithm, f.iterations};
   collectives::parse_algorithm(f.algorithm);
-  if (f.ranks < 1 || f.ranks > 1024) throw ConfigError(fmt::format("--ranks must be 1 to 1024, not {}", f.ranks));
-  if (f.iterations < 0) throw ConfigError(fmt::format("--iterations must be at least 1, not {}", f.iterations));
+  if (f.ranks < 1 || f.ranks > 1024)
+    throw ConfigError(fmt::format("--ranks must be 1 to 1024, not {}", f.ranks));
+  if (f.iterations < 0)
+    throw ConfigError(fmt::format("--iterations must be at least 1, not {}", f.iterations));
   if (!(f.timeout_s > 0)) throw ConfigError(fmt::format("--timeout must be positive, not {}", f.timeout_s));
   if (f.transport != "inproc" && f.transport != "shm" && f.transport != "tcp") {
     throw ConfigError(fmt::format("--transport must be inproc, shm or tcp, not {}", f.transport));
   }
   for (const auto bytes : spec.sizes) {
     if (bytes % sizeof(float) != 0 || bytes > kLargest) {
-      throw ConfigError(fmt::format("--sizes: {} is not a multiple of 4 up to {}", bytes, human_bytes(kLargest)));
+      throw ConfigError(
+          fmt::format("--sizes: {} is not a multiple of 4 up to {}", bytes, human_bytes(kLargest)));
     }
   }
   return spec;
@@ -68,8 +71,9 @@ nlohmann::json run_processes(const Flags& f, const lab::BenchSpec& spec) {
   job.payload = spec;
   job.transport = f.transport;
   job.timeout = timeout_of(f);
-  const launch::Listener listener{[](Rank r, bool, const std::string& line) { fmt::print(stderr, "[{}] {}\n", to_int(r), line); },
-                                  [&](Rank, const nlohmann::json& line) { rows = line.at("rows"); }};
+  const launch::Listener listener{
+      [](Rank r, bool, const std::string& line) { fmt::print(stderr, "[{}] {}\n", to_int(r), line); },
+      [&](Rank, const nlohmann::json& line) { rows = line.at("rows"); }};
   const auto outcome = launch::run(job, listener);
   if (outcome.exit_code != 0) throw RunError(outcome.line);
   return rows;
@@ -82,12 +86,13 @@ int bench(const Flags& f) {
     fmt::print("{}\n", rows.dump(2));
     return 0;
   }
-  fmt::print("{:>10} {:>6} {:>9} {:<17} {:>12} {:>10} {:>10}\n", "bytes", "ranks", "transport", "algorithm", "time us",
-             "GB/s", "iterations");
+  fmt::print("{:>10} {:>6} {:>9} {:<17} {:>12} {:>10} {:>10}\n", "bytes", "ranks", "transport", "algorithm",
+             "time us", "GB/s", "iterations");
   for (const auto& r : rows) {
     fmt::print("{:>10} {:>6} {:>9} {:<17} {:>12.2f} {:>10.3f} {:>10}\n", r["bytes"].get<std::uint64_t>(),
                r["ranks"].get<int>(), r["transport"].get<std::string>(), r["algorithm"].get<std::string>(),
-               r["seconds"].get<double>() * 1e6, r["bytes_per_second"].get<double>() / 1e9, r["iterations"].get<int>());
+               r["seconds"].get<double>() * 1e6, r["bytes_per_second"].get<double>() / 1e9,
+               r["iterations"].get<int>());
   }
   fmt::print("{}: {}\n", "auto chose as it did because", rows.back()["reason"].get<std::string>());
   return 0;
@@ -102,10 +107,13 @@ void add_bench(CLI::App& app, Action& action) {
   const auto f = std::make_shared<Flags>();
   allreduce->add_option("--ranks", f->ranks, "processes, or threads for inproc")->capture_default_str();
   allreduce->add_option("--transport", f->transport, "inproc | shm | tcp")->capture_default_str();
-  allreduce->add_option("--algorithm", f->algorithm, "auto | ring | direct | halving-doubling | tree")->capture_default_str();
+  allreduce->add_option("--algorithm", f->algorithm, "auto | ring | direct | halving-doubling | tree")
+      ->capture_default_str();
   allreduce->add_option("--sizes", f->sizes, "bytes, e.g. 1K,64K,4M")->capture_default_str();
-  allreduce->add_option("--iterations", f->iterations, "a size; 0: what fits half a second")->capture_default_str();
-  allreduce->add_option("--timeout", f->timeout_s, "seconds until a rank that does not answer ends it")->capture_default_str();
+  allreduce->add_option("--iterations", f->iterations, "a size; 0: what fits half a second")
+      ->capture_default_str();
+  allreduce->add_option("--timeout", f->timeout_s, "seconds until a rank that does not answer ends it")
+      ->capture_default_str();
   allreduce->add_flag("--json", f->json, "rows as a JSON array");
   allreduce->callback([f, &action] { action = [f] { return bench(*f); }; });
 }

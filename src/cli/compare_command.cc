@@ -55,25 +55,31 @@ int compare(const Flags& flags) {
   }
   const auto table = lab::render_table(cells);
   const auto verdict = lab::verdict(cells);
-  fmt::print("\n{} on {}, batch {} a worker\n\n{}\n{}{}", spec.base.model, spec.base.data, spec.base.batch, table, verdict,
-             verdict.empty() ? "" : "\n");
+  fmt::print("\n{} on {}, batch {} a worker\n\n{}\n{}{}", spec.base.model, spec.base.data, spec.base.batch,
+             table, verdict, verdict.empty() ? "" : "\n");
   const auto path = std::filesystem::path(spec.base.out) / "compare.json";
   write_file_atomically(path, lab::to_json(cells).dump(2) + "\n");
-  fmt::print("\nruns, checkpoints and metrics are in {}, the table as JSON in {}\n", spec.base.out, path.string());
+  fmt::print("\nruns, checkpoints and metrics are in {}, the table as JSON in {}\n", spec.base.out,
+             path.string());
   return all_well ? 0 : 1;
 }
 
 }  // namespace
 
 void add_compare(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("compare", "Train the same model under several strategies, one table at the end");
+  auto* command =
+      app.add_subcommand("compare", "Train the same model under several strategies, one table at the end");
   const auto flags = std::make_shared<Flags>();
   config::add_train_flags(*command, flags->config);
   for (const char* replaced : {"--strategy", "--workers", "--resume"}) {
     command->remove_option(command->get_option(replaced));
   }
-  command->add_option("--strategies", flags->strategies, "names, separated by commas")->delimiter(',')->capture_default_str();
-  command->add_option("--workers", flags->workers, "numbers, separated by commas")->delimiter(',')->capture_default_str();
+  command->add_option("--strategies", flags->strategies, "names, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--workers", flags->workers, "numbers, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
   command->callback([flags, &action] { action = [flags] { return compare(*flags); }; });
 }
 

@@ -10,7 +10,9 @@
 namespace tutti::cli {
 namespace {
 
-std::string folder_of(const data::LocatedDataset& located) { return located.paths[0].parent_path().string(); }
+std::string folder_of(const data::LocatedDataset& located) {
+  return located.paths[0].parent_path().string();
+}
 
 int list() {
   for (const auto& info : data::datasets()) {
@@ -30,7 +32,8 @@ int fetch(const std::string& name, const std::string& from) {
   std::string current;
   const auto progress = [&](std::string_view file, std::uint64_t done, std::uint64_t total) {
     if (terminal) {
-      fmt::print(stderr, "\r\x1b[K{} {} of {}", file, human_bytes(done), total > 0 ? human_bytes(total) : "?");
+      fmt::print(stderr, "\r\x1b[K{} {} of {}", file, human_bytes(done),
+                 total > 0 ? human_bytes(total) : "?");
       if (total > 0) fmt::print(stderr, " ({} %)", done * 100 / total);
       std::fflush(stderr);
     } else if (current != file) {
@@ -72,8 +75,9 @@ void add_data(CLI::App& app, Action& action) {
     sub->callback([=, &action] { action = [=] { return run(); }; });
     return sub;
   };
-  add("fetch", "Download and verify", [=] { return fetch(*name, *from); })
-      ->add_option("--from", *from, "URL, FILE or npm:PACKAGE instead of the publisher");
+  add("fetch", "Download and verify", [=] {
+    return fetch(*name, *from);
+  })->add_option("--from", *from, "URL, FILE or npm:PACKAGE instead of the publisher");
   add("verify", "Compare with the known digests", [=] { return verify(*name); });
   add("path", "Print the folder", [=] { return path(*name); });
 }

@@ -16,26 +16,32 @@ namespace tutti::cli {
 namespace {
 
 int models() {
-  fmt::print("{:<12} {:>12} {:>10} {:>16}  {}\n", "name", "parameters", "bytes", "MFLOPs/sample", "what it is");
+  fmt::print("{:<12} {:>12} {:>10} {:>16}  {}\n", "name", "parameters", "bytes", "MFLOPs/sample",
+             "what it is");
   for (const auto& m : models::all_models()) {
     fmt::print("{:<12} {:>12} {:>10} {:>16.1f}  {}\n", m.name, m.parameters,
-               human_bytes(static_cast<std::uint64_t>(m.parameters) * 4), m.flops_per_sample / 1e6, m.summary);
+               human_bytes(static_cast<std::uint64_t>(m.parameters) * 4), m.flops_per_sample / 1e6,
+               m.summary);
   }
   return 0;
 }
 
-void line(const char* what, const std::string& text) { fmt::print("{:<14} {}\n", what, text); }
+void line(const char* what, const std::string& text) {
+  fmt::print("{:<14} {}\n", what, text);
+}
 
 int doctor() {
   line("tutti", kVersion);
-  line("libtorch", fmt::format("{}, oneDNN {}, CUDA {}", TORCH_VERSION, at::globalContext().hasMKLDNN() ? "yes" : "no",
-                               torch::cuda::is_available() ? "yes (not used yet)" : "no"));
+  line("libtorch",
+       fmt::format("{}, oneDNN {}, CUDA {}", TORCH_VERSION, at::globalContext().hasMKLDNN() ? "yes" : "no",
+                   torch::cuda::is_available() ? "yes (not used yet)" : "no"));
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   line("machine", fmt::format("{} cores for this process, {} of memory", allowed_cores().size(),
                               human_bytes(pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)))));
   line("transports", "inproc, shm, tcp (authenticated, loopback); mpi: not built in");
   std::string strategies;
-  for (const auto& s : exchange::all_strategies()) strategies += fmt::format("{}{}", strategies.empty() ? "" : ", ", s.name);
+  for (const auto& s : exchange::all_strategies())
+    strategies += fmt::format("{}{}", strategies.empty() ? "" : ", ", s.name);
   line("strategies", strategies);
   for (const auto& info : data::datasets()) {
     try {
@@ -51,11 +57,15 @@ int doctor() {
 }  // namespace
 
 void add_models(CLI::App& app, Action& action) {
-  app.add_subcommand("models", "Networks: name, parameters, bytes, FLOPs")->callback([&action] { action = models; });
+  app.add_subcommand("models", "Networks: name, parameters, bytes, FLOPs")->callback([&action] {
+    action = models;
+  });
 }
 
 void add_doctor(CLI::App& app, Action& action) {
-  app.add_subcommand("doctor", "What this machine and build can do")->callback([&action] { action = doctor; });
+  app.add_subcommand("doctor", "What this machine and build can do")->callback([&action] {
+    action = doctor;
+  });
 }
 
 }  // namespace tutti::cli

@@ -10,7 +10,9 @@
 
 namespace tutti::cli {
 
-std::string this_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+std::string this_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
 
 namespace {
 
@@ -22,7 +24,8 @@ int fail(int code, std::string what) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("tutti trains neural networks under every architecture of distribution, and shows which is best.");
+  CLI::App app(
+      "tutti trains neural networks under every architecture of distribution, and shows which is best.");
   app.set_version_flag("--version", std::string("tutti ") + kVersion);
   app.require_subcommand(1);
   Action action;

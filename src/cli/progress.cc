@@ -29,7 +29,9 @@ int terminal_width() {
 
 Progress::Progress() : terminal_(::isatty(STDERR_FILENO) == 1) {}
 
-Progress::~Progress() { clear(); }
+Progress::~Progress() {
+  clear();
+}
 
 void Progress::emit(const observe::Event& event) {
   std::visit([this](const auto& e) { on(e); }, event);
@@ -47,8 +49,8 @@ void Progress::error_line(const std::string& text) {
 }
 
 void Progress::on(const observe::RunStarted& e) {
-  line(fmt::format("{} parameters, steps {} to {}; exchange: {}", e.parameters, e.first_step + 1, e.total_steps,
-                   e.exchange));
+  line(fmt::format("{} parameters, steps {} to {}; exchange: {}", e.parameters, e.first_step + 1,
+                   e.total_steps, e.exchange));
 }
 
 void Progress::on(const observe::StepDone& e) {
@@ -62,8 +64,8 @@ void Progress::on(const observe::StepDone& e) {
   if (terminal_) {
     draw();
   } else {
-    line(fmt::format("step {}/{}  epoch {}  loss {:.4f}  {:.0f} samples/s  {} left", e.step, e.total_steps, e.epoch,
-                     e.loss, rate_, clock_text(seconds_left_)));
+    line(fmt::format("step {}/{}  epoch {}  loss {:.4f}  {:.0f} samples/s  {} left", e.step, e.total_steps,
+                     e.epoch, e.loss, rate_, clock_text(seconds_left_)));
   }
 }
 
@@ -72,16 +74,21 @@ void Progress::on(const observe::Evaluated& e) {
                    e.accuracy * 100));
 }
 
-void Progress::on(const observe::CheckpointSaved& e) { line("checkpoint " + e.path); }
+void Progress::on(const observe::CheckpointSaved& e) {
+  line("checkpoint " + e.path);
+}
 
-void Progress::on(const observe::Resumed& e) { line(fmt::format("goes on after step {} from {}", e.step, e.path)); }
+void Progress::on(const observe::Resumed& e) {
+  line(fmt::format("goes on after step {} from {}", e.step, e.path));
+}
 
-void Progress::on(const observe::Note& e) { line(e.text); }
+void Progress::on(const observe::Note& e) {
+  line(e.text);
+}
 
 void Progress::draw() {
-  const std::string tail =
-      fmt::format(" {}/{}  loss {:.4f}  {:.0f} samples/s  {} left", last_.step, last_.total_steps, last_.loss, rate_,
-                  clock_text(seconds_left_));
+  const std::string tail = fmt::format(" {}/{}  loss {:.4f}  {:.0f} samples/s  {} left", last_.step,
+                                       last_.total_steps, last_.loss, rate_, clock_text(seconds_left_));
   const int room = std::max(10, std::min(40, terminal_width() - static_cast<int>(tail.size()) - 3));
   const auto full = static_cast<int>(static_cast<double>(room) * static_cast<double>(last_.step) /
                                      static_cast<double>(std::max<std::int64_t>(1, last_.total_steps)));

@@ -1,6 +1,6 @@
 #include "cli/train_command.h"
 
-#include <fmt/chrono.h>
+#include <fmt/format.h>
 
 #include <ctime>
 
@@ -16,13 +16,15 @@ namespace {
 
 void print_summary(const nlohmann::json& s, const std::string& folder, std::uint64_t strangers) {
   const auto number = [&](const char* key) { return s.at(key).get<double>(); };
-  fmt::print("\n{} workers: {:.0f} samples/s, step {:.2f} ms (p90 {:.2f}), compute {:.2f} ms, exchange {:.2f} ms of which "
-             "{:.2f} ms exposed\n",
-             s.at("workers").get<int>(), number("samples_per_second"), s.at("step_ms").at("median").get<double>(),
-             s.at("step_ms").at("p90").get<double>(), number("compute_ms"), number("exchange_ms"),
-             number("exposed_exchange_ms"));
-  fmt::print("each worker sent {}; train loss {:.4f}", human_bytes(s.at("bytes_sent_per_worker").get<std::uint64_t>()),
-             number("train_loss"));
+  fmt::print(
+      "\n{} workers: {:.0f} samples/s, step {:.2f} ms (p90 {:.2f}), compute {:.2f} ms, exchange {:.2f} ms of "
+      "which "
+      "{:.2f} ms exposed\n",
+      s.at("workers").get<int>(), number("samples_per_second"), s.at("step_ms").at("median").get<double>(),
+      s.at("step_ms").at("p90").get<double>(), number("compute_ms"), number("exchange_ms"),
+      number("exposed_exchange_ms"));
+  fmt::print("each worker sent {}; train loss {:.4f}",
+             human_bytes(s.at("bytes_sent_per_worker").get<std::uint64_t>()), number("train_loss"));
   if (!s.at("test_accuracy").is_null()) fmt::print("; test accuracy {:.2f} %", number("test_accuracy") * 100);
   fmt::print("\nparameters {} on {}\n", s.at("parameters_sha256").get<std::string>().substr(0, 16),
              lab::replicas_agree(s) ? "every replica" : "rank 0 ONLY: replicas differ");
@@ -54,7 +56,11 @@ int train(const config::TrainConfig& config) {
 }  // namespace
 
 train::Prepared prepare_here(const config::TrainConfig& config) {
-  const auto now = fmt::format("{:%Y%m%d-%H%M%S}", fmt::localtime(std::time(nullptr)));
+  const std::time_t seconds = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&seconds, &local);
+  char now[32];
+  std::strftime(now, sizeof now, "%Y%m%d-%H%M%S", &local);
   return train::prepare(config, config::data_roots(), config::omp_threads(), now);
 }
 

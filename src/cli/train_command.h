@@ -7,7 +7,8 @@
 
 namespace tutti::cli {
 
-// Checks a config against this machine: data folders and threads from the environment, a folder name from the clock.
+// Checks a config against this machine: data folders and threads from the environment, a folder name from the
+// clock.
 train::Prepared prepare_here(const config::TrainConfig& config);
 
 // Runs to the end; workers' output is printed with their rank, events as progress.

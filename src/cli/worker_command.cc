@@ -24,8 +24,8 @@ class Tee final : public observe::EventSink {
   observe::EventSink& b_;
 };
 
-// Activations of a step are freed and asked for again in the next. By default each goes back to the kernel and comes
-// back as zeroed pages; kept, they cost nothing.
+// Activations of a step are freed and asked for again in the next. By default each goes back to the kernel
+// and comes back as zeroed pages; kept, they cost nothing.
 void keep_freed_memory() {
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, INT_MAX);

@@ -27,7 +27,8 @@ std::span<std::byte> Communicator::allocate(std::size_t bytes) {
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   net::PeerMemory* shared = transport_.peer_memory();
   if (shared == nullptr) {
-    auto* block = static_cast<std::byte*>(::operator new(std::max<std::size_t>(rounded, 1), std::align_val_t(kAlignment)));
+    auto* block = static_cast<std::byte*>(
+        ::operator new(std::max<std::size_t>(rounded, 1), std::align_val_t(kAlignment)));
     std::memset(block, 0, rounded);
     owned_.emplace_back(block, rounded);
     return {block, bytes};
@@ -69,7 +70,8 @@ void Communicator::barrier(std::string_view label) {
 
 Choice Communicator::choice(Operation operation, std::uint64_t bytes) const {
   if (algorithm_) return {*algorithm_, "asked for"};
-  return choose(operation, bytes, world(), transport_.peer_memory() != nullptr ? Medium::memory : Medium::network);
+  return choose(operation, bytes, world(),
+                transport_.peer_memory() != nullptr ? Medium::memory : Medium::network);
 }
 
 bool Communicator::in_arena(const Buffer& buffer) const {
@@ -132,7 +134,8 @@ std::vector<std::string> gather_text(Communicator& all, const std::string& mine,
   all.all_gather({room.data(), room.size(), DType::i32}, label);
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < world; ++r) {
-    texts.emplace_back(reinterpret_cast<const char*>(room.data() + words * r), static_cast<std::size_t>(lengths[r]));
+    texts.emplace_back(reinterpret_cast<const char*>(room.data() + words * r),
+                       static_cast<std::size_t>(lengths[r]));
   }
   return texts;
 }

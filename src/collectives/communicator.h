@@ -5,12 +5,12 @@
 //   all.all_reduce({gradients.data(), count, DType::f32}, ReduceOp::average, "bucket 0, step 17");
 //
 // Every rank calls the same operations in the same order with the same counts and types; who does not gets a
-// ProtocolError or a Timeout, never a wrong result. One thread at a time. Every call blocks, and ends with PeerLost
-// or Timeout when a peer fails.
+// ProtocolError or a Timeout, never a wrong result. One thread at a time. Every call blocks, and ends with
+// PeerLost or Timeout when a peer fails.
 //
-// A buffer from allocate() is reduced in place where ranks share memory: loads, adds and stores on each other's
-// buffers, with no copy between. Any other buffer travels as messages. Results do not depend on timing: the same
-// world, algorithm and input give the same bits, on every rank.
+// A buffer from allocate() is reduced in place where ranks share memory: loads, adds and stores on each
+// other's buffers, with no copy between. Any other buffer travels as messages. Results do not depend on
+// timing: the same world, algorithm and input give the same bits, on every rank.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ class Communicator {
   Rank rank() const { return transport_.rank(); }
   int world() const { return transport_.world(); }
 
-  // Zeroed memory for buffers, aligned for vectors, owned by the communicator. A collective call: every rank asks
-  // for the same sizes in the same order. Throws RunError if there is no more.
+  // Zeroed memory for buffers, aligned for vectors, owned by the communicator. A collective call: every rank
+  // asks for the same sizes in the same order. Throws RunError if there is no more.
   std::span<std::byte> allocate(std::size_t bytes);
 
   void all_reduce(Buffer buffer, ReduceOp op, std::string_view label = {});

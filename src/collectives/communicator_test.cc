@@ -30,7 +30,9 @@ void run(const Setting& s, int world, const std::function<void(Communicator&)>& 
   });
 }
 
-std::int32_t input(int rank, std::size_t i) { return static_cast<std::int32_t>((rank + 1) * 3 + static_cast<int>(i % 17)); }
+std::int32_t input(int rank, std::size_t i) {
+  return static_cast<std::int32_t>((rank + 1) * 3 + static_cast<int>(i % 17));
+}
 
 // A buffer of `count` int32 filled with this rank's input.
 struct Filled {
@@ -64,12 +66,14 @@ TEST_P(CommunicatorWays, AllOperationsAreExactAtAnyWorldAndLength) {
       for (const std::size_t count : {0, 1, 2, 3, 7, 1000, 50'001}) {
         Filled f(all, s.way, count);
         all.all_reduce(f.buffer(), ReduceOp::sum);
-        for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(f.values[i], total(world, i)) << i << " of " << count;
+        for (std::size_t i = 0; i < count; ++i)
+          ASSERT_EQ(f.values[i], total(world, i)) << i << " of " << count;
 
         f.refill(all.rank());
         all.reduce_scatter(f.buffer(), ReduceOp::sum);
         const Chunk part = equal_part(count, world, to_int(all.rank()));
-        for (std::size_t i = part.first; i < part.first + part.count; ++i) ASSERT_EQ(f.values[i], total(world, i));
+        for (std::size_t i = part.first; i < part.first + part.count; ++i)
+          ASSERT_EQ(f.values[i], total(world, i));
 
         all.all_gather(f.buffer());
         for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(f.values[i], total(world, i));
@@ -155,7 +159,8 @@ TEST(Communicator, RepeatedRunsGiveTheSameBitsOnEveryRank) {
       run({way, Algorithm::direct}, 5, [&](Communicator& all) {
         const auto bytes = all.allocate(4000);
         auto* x = reinterpret_cast<float*>(bytes.data());
-        for (int i = 0; i < 1000; ++i) x[i] = std::sin(static_cast<float>(i + 1000 * to_int(all.rank()))) * 1e3F;
+        for (int i = 0; i < 1000; ++i)
+          x[i] = std::sin(static_cast<float>(i + 1000 * to_int(all.rank()))) * 1e3F;
         all.all_reduce({x, 1000, DType::f32}, ReduceOp::sum);
         std::vector<float> result(x, x + 1000);
         std::vector<std::string> texts =
@@ -189,9 +194,8 @@ TEST(Communicator, GathersTextsOfDifferentLengths) {
 }
 
 TEST(Communicator, SharedMemoryThatDoesNotSufficeSaysSo) {
-  run({Way::in_place, std::nullopt}, 1, [](Communicator& all) {
-    EXPECT_THROW(all.allocate(std::size_t{1} << 50), RunError);
-  });
+  run({Way::in_place, std::nullopt}, 1,
+      [](Communicator& all) { EXPECT_THROW(all.allocate(std::size_t{1} << 50), RunError); });
 }
 
 TEST(Communicator, RankThatLeavesEndsTheCollectiveOfTheOthers) {

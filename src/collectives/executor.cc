@@ -8,7 +8,8 @@
 namespace tutti::collectives {
 namespace {
 
-// What arrives is combined in pieces of at most this size: large enough for few calls, small enough for the cache.
+// What arrives is combined in pieces of at most this size: large enough for few calls, small enough for the
+// cache.
 constexpr std::size_t kWindow = 1 << 20;
 
 std::span<std::byte> bytes_of(const Buffer& buffer, const Chunk& chunk) {
@@ -25,8 +26,8 @@ std::size_t offset_in_arena(net::PeerMemory& memory, Rank self, const Buffer& bu
   return static_cast<std::size_t>(static_cast<std::byte*>(buffer.data) - memory.arena(self).data());
 }
 
-// Messages that are combined into one place, several at once, must not be combined in the order of their arrival,
-// which differs from run to run. They are received apart and combined in the order listed.
+// Messages that are combined into one place, several at once, must not be combined in the order of their
+// arrival, which differs from run to run. They are received apart and combined in the order listed.
 void run_round_apart(net::Transport& transport, const Work& work, const Round& round,
                      std::span<const net::Outgoing> out, std::vector<std::byte>& scratch) {
   std::size_t need = 0;

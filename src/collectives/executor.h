@@ -1,4 +1,5 @@
-// Runs schedules. Two ways, same results: by messages over a transport, or in place in memory that all ranks see.
+// Runs schedules. Two ways, same results: by messages over a transport, or in place in memory that all ranks
+// see.
 #pragma once
 
 #include <vector>
@@ -17,16 +18,18 @@ struct Work {
 // `scratch` grows as needed and is kept by the caller from call to call.
 void run_by_messages(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch);
 
-// The buffer lies in the rank's arena, at the same offset on every rank. `clock` is the count of ticks that all
-// ranks have behind them; returns the count after this. A rank ticks when it has come and after each round.
+// The buffer lies in the rank's arena, at the same offset on every rank. `clock` is the count of ticks that
+// all ranks have behind them; returns the count after this. A rank ticks when it has come and after each
+// round.
 //
-// Round k of a rank: wait until whoever it receives from has come and done its rounds before k, combine or copy
-// straight out of their buffers, tick, and wait until whoever it sends to has done round k, because only then may
-// its own buffer change. A round without data for a rank still ticks, so that all clocks agree.
+// Round k of a rank: wait until whoever it receives from has come and done its rounds before k, combine or
+// copy straight out of their buffers, tick, and wait until whoever it sends to has done round k, because only
+// then may its own buffer change. A round without data for a rank still ticks, so that all clocks agree.
 std::uint64_t run_in_place(net::PeerMemory& memory, Rank self, const Work& work, std::uint64_t clock);
 
-// A direct all-reduce in place, in one pass over memory: when all have come, each rank combines its part of all
-// buffers and writes the result into all of them; then all wait for all. Averages are divided in the same pass.
+// A direct all-reduce in place, in one pass over memory: when all have come, each rank combines its part of
+// all buffers and writes the result into all of them; then all wait for all. Averages are divided in the same
+// pass.
 std::uint64_t all_reduce_one_pass(net::PeerMemory& memory, Rank self, int world, const Work& work,
                                   std::uint64_t clock);
 

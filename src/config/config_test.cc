@@ -61,8 +61,8 @@ TEST(Config, SurvivesTheWayThroughJson) {
 
 TEST(Config, NonsenseIsRefusedByName) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"workers", "0"}, {"batch", "0"}, {"lr", "-1"}, {"lr", "nan"}, {"timeout", "0"}, {"steps", "-3"},
-      {"device", "tpu"}, {"transport", "pigeon"}};
+      {"workers", "0"}, {"batch", "0"},  {"lr", "-1"},      {"lr", "nan"},
+      {"timeout", "0"}, {"steps", "-3"}, {"device", "tpu"}, {"transport", "pigeon"}};
   for (const auto& [flag, value] : cases) {
     try {
       validate(Parsed({"--" + flag + "=" + value}).config);
@@ -71,6 +71,13 @@ TEST(Config, NonsenseIsRefusedByName) {
       EXPECT_NE(std::string(e.what()).find("--" + flag), std::string::npos) << e.what();
     }
   }
+}
+
+TEST(Config, FolderOfTheDataIsNotTakenForItsName) {
+  ::setenv("TUTTI_DATA", "/data/here", 1);
+  const Parsed p({});
+  ::unsetenv("TUTTI_DATA");
+  EXPECT_EQ(p.config.data, TrainConfig{}.data);
 }
 
 TEST(Config, DataIsLookedForWhereTheUserSaysFirst) {

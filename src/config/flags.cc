@@ -29,7 +29,8 @@ void add_switch(CLI::App& app, const std::string& flag, bool& field, const std::
 
 void add_train_flags(CLI::App& app, TrainConfig& c) {
   add(app, "model", c.model, "network to train; `tutti models` lists them");
-  add(app, "data", c.data, "data set; `tutti data list` lists them");
+  // $TUTTI_DATA is where data lies, not which.
+  add(app, "data", c.data, "data set; `tutti data list` lists them")->envname("TUTTI_DATASET");
   add(app, "strategy", c.strategy, "local | ring | allreduce | reduce-broadcast");
   add(app, "workers", c.workers, "processes that compute gradients");
   add(app, "steps", c.steps, "optimizer steps to train (instead of --epochs)");
@@ -57,15 +58,18 @@ void add_train_flags(CLI::App& app, TrainConfig& c) {
       ->envname("TUTTI_BUCKET_BYTES");
   add(app, "threads", c.threads, "threads a worker computes with; 0: its share of the cores");
   add(app, "timeout", c.timeout_s, "seconds until a peer that does not answer ends the run");
-  app.add_flag("!--no-evaluate", c.evaluate, "do not evaluate on the test part")->envname("TUTTI_NO_EVALUATE");
+  app.add_flag("!--no-evaluate", c.evaluate, "do not evaluate on the test part")
+      ->envname("TUTTI_NO_EVALUATE");
   add_switch(app, "trace", c.trace, "write trace.json, for Perfetto or chrome://tracing");
-  add(app, "checkpoint-every", c.checkpoint_every, "steps between checkpoints; 0: after each epoch and at the end");
+  add(app, "checkpoint-every", c.checkpoint_every,
+      "steps between checkpoints; 0: after each epoch and at the end");
   add(app, "out", c.out, "run folder; default runs/<model>-<strategy>-<time>");
   add(app, "resume", c.resume, "run folder whose last checkpoint to go on from");
 }
 
 void apply_config_file(CLI::App& command, const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) throw ConfigError(fmt::format("--config {}: no such file", path));
+  if (!std::filesystem::is_regular_file(path))
+    throw ConfigError(fmt::format("--config {}: no such file", path));
   std::vector<CLI::ConfigItem> items;
   try {
     items = CLI::ConfigTOML().from_file(path);

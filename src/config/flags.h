@@ -1,6 +1,6 @@
-// The command line as a mirror of the config structs: flag, environment variable and configuration file in one
-// declaration each. `--lr 0.1`, `TUTTI_LR=0.1` and `lr = 0.1` in the file of `--config` are the same thing; the flag
-// wins over the variable, the variable over the file.
+// The command line as a mirror of the config structs: flag, environment variable and configuration file in
+// one declaration each. `--lr 0.1`, `TUTTI_LR=0.1` and `lr = 0.1` in the file of `--config` are the same
+// thing; the flag wins over the variable, the variable over the file.
 #pragma once
 
 #include <CLI/CLI.hpp>

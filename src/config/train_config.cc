@@ -20,8 +20,8 @@ void validate(const TrainConfig& c) {
   require(c.workers <= 1024, "workers", "at most 1024", c.workers);
   require(c.batch >= 1, "batch", "at least 1", c.batch);
   require(c.global_batch >= 0, "global-batch", "at least 1", c.global_batch);
-  require(c.global_batch % c.workers == 0, "global-batch", fmt::format("a multiple of the {} workers", c.workers),
-          c.global_batch);
+  require(c.global_batch % c.workers == 0, "global-batch",
+          fmt::format("a multiple of the {} workers", c.workers), c.global_batch);
   require(c.steps >= 0, "steps", "at least 1", c.steps);
   require(c.epochs >= 0, "epochs", "at least 1", c.epochs);
   require(c.steps == 0 || c.epochs == 0, "steps", "left out where --epochs is given", c.steps);
@@ -33,8 +33,8 @@ void validate(const TrainConfig& c) {
   require(c.device == "cpu", "device", "cpu (this build trains on nothing else)", c.device);
   require(c.memory_format == "auto" || c.memory_format == "contiguous" || c.memory_format == "channels-last",
           "memory-format", "auto, contiguous or channels-last", c.memory_format);
-  require(c.transport == "auto" || c.transport == "shm" || c.transport == "tcp", "transport", "auto, shm or tcp",
-          c.transport);
+  require(c.transport == "auto" || c.transport == "shm" || c.transport == "tcp", "transport",
+          "auto, shm or tcp", c.transport);
 }
 
 std::string resolved_table(const TrainConfig& config) {

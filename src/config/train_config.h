@@ -1,7 +1,7 @@
 // Everything that a training run can be told, in one struct.
 //
-// Defaults live here. The command line mirrors the fields (flags.h); precedence is file < environment < flag. The
-// resolved struct is printed, saved with each run, and is what every worker receives.
+// Defaults live here. The command line mirrors the fields (flags.h); precedence is file < environment < flag.
+// The resolved struct is printed, saved with each run, and is what every worker receives.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct TrainConfig {
   std::string data = "fashion-mnist";
   std::string strategy = "allreduce";
   int workers = 1;
-  std::int64_t steps = 0;   // 0: by epochs
-  std::int64_t epochs = 0;  // 0: by steps; neither: one epoch
+  std::int64_t steps = 0;         // 0: by epochs
+  std::int64_t epochs = 0;        // 0: by steps; neither: one epoch
   std::int64_t batch = 128;       // a worker
   std::int64_t global_batch = 0;  // of all workers; 0: batch x workers
 
@@ -36,9 +36,9 @@ struct TrainConfig {
   std::string algorithm = "auto";
   std::string memory_format = "auto";  // auto | contiguous | channels-last
   std::uint64_t bucket_bytes = 1 << 20;
-  int threads = 0;           // a worker; 0: its share of the cores
-  double timeout_s = 30;     // a stalled peer's
-  bool evaluate = true;      // on the test part, after each epoch and at the end
+  int threads = 0;        // a worker; 0: its share of the cores
+  double timeout_s = 30;  // a stalled peer's
+  bool evaluate = true;   // on the test part, after each epoch and at the end
   bool trace = false;
   std::int64_t checkpoint_every = 0;  // steps; 0: after each epoch and at the end
   std::string out;                    // empty: runs/<model>-<strategy>-<time>
@@ -48,11 +48,11 @@ struct TrainConfig {
 };
 
 // A key that is missing keeps its default.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainConfig, model, data, strategy, workers, steps, epochs, batch,
-                                                global_batch, optimizer, lr, momentum, beta1, beta2, epsilon,
-                                                weight_decay, scale_lr, warmup_steps, seed, device, transport,
-                                                algorithm, memory_format, bucket_bytes, threads, timeout_s, evaluate,
-                                                trace, checkpoint_every, out, resume)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainConfig, model, data, strategy, workers, steps, epochs,
+                                                batch, global_batch, optimizer, lr, momentum, beta1, beta2,
+                                                epsilon, weight_decay, scale_lr, warmup_steps, seed, device,
+                                                transport, algorithm, memory_format, bucket_bytes, threads,
+                                                timeout_s, evaluate, trace, checkpoint_every, out, resume)
 
 // Checks what can be checked without data or model. Throws ConfigError that names the flag.
 void validate(const TrainConfig& config);

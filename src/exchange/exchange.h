@@ -14,8 +14,8 @@ struct ExchangeTimes {
   Clock::duration exposed{};  // of that, the worker stood still
 };
 
-// Owned by the trainer; one thread calls it, but for on_gradient, which comes from backward's thread while the
-// trainer waits in backward.
+// Owned by the trainer; one thread calls it, but for on_gradient, which comes from backward's thread while
+// the trainer waits in backward.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -23,8 +23,9 @@ class Exchange {
   // This gradient is final for this step. Never blocks on a peer.
   virtual void on_gradient(grad::ParamId id) = 0;
 
-  // On return parameters are as this architecture promises, and gradients are free for the next step. Gradients
-  // that were not announced count as they are (zero, if this worker had no samples). Throws PeerLost, Timeout.
+  // On return parameters are as this architecture promises, and gradients are free for the next step.
+  // Gradients that were not announced count as they are (zero, if this worker had no samples). Throws
+  // PeerLost, Timeout.
   virtual void finish_step() = 0;
 
   virtual ExchangeTimes times() const = 0;

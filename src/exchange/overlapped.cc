@@ -8,8 +8,8 @@ namespace tutti::exchange {
 
 using collectives::ReduceOp;
 
-Overlapped::Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all, Average average,
-                       observe::Trace& trace)
+Overlapped::Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all,
+                       Average average, observe::Trace& trace)
     : buckets_(buckets), updater_(updater), all_(all), average_(std::move(average)), trace_(trace) {
   for (std::size_t b = 0; b < buckets.size(); ++b) lacking_.push_back(buckets.layout(b).slices.size());
   thread_ = std::thread([this] { communicate(); });
@@ -97,7 +97,8 @@ void Overlapped::finish_step() {
   released_ = averaged_ = 0;
 }
 
-void average_by_all_reduce(collectives::Communicator& all, collectives::Buffer buffer, std::string_view label) {
+void average_by_all_reduce(collectives::Communicator& all, collectives::Buffer buffer,
+                           std::string_view label) {
   all.all_reduce(buffer, ReduceOp::average, label);
 }
 

@@ -6,9 +6,9 @@
 //   bucket 2:                                                   [ average ]
 //   finish_step:                                               [waits][update 0][update 1]...
 //
-// Backward counts down what each bucket still lacks. A bucket leaves as soon as it is full and all before it have
-// left, so every rank sends them in the same order. A communication thread averages them; finish_step updates the
-// parameters of each bucket as its average comes in.
+// Backward counts down what each bucket still lacks. A bucket leaves as soon as it is full and all before it
+// have left, so every rank sends them in the same order. A communication thread averages them; finish_step
+// updates the parameters of each bucket as its average comes in.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,8 @@ namespace tutti::exchange {
 class Overlapped final : public Exchange {
  public:
   // Replaces a buffer by its mean over all ranks, on each rank. Called on the communication thread.
-  using Average = std::function<void(collectives::Communicator&, collectives::Buffer, std::string_view label)>;
+  using Average =
+      std::function<void(collectives::Communicator&, collectives::Buffer, std::string_view label)>;
 
   // All arguments outlive the exchange. Between steps the communicator may be used by others.
   Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all, Average average,
@@ -69,7 +70,8 @@ class Overlapped final : public Exchange {
 };
 
 // Averages by one all-reduce, with the communicator's algorithm.
-void average_by_all_reduce(collectives::Communicator& all, collectives::Buffer buffer, std::string_view label);
+void average_by_all_reduce(collectives::Communicator& all, collectives::Buffer buffer,
+                           std::string_view label);
 
 // Study B's way: reduce to rank 0, average there, broadcast.
 void average_by_reduce_and_broadcast(collectives::Communicator& all, collectives::Buffer buffer,

@@ -24,7 +24,9 @@ constexpr Strategy kStrategies[] = {
 
 }  // namespace
 
-std::span<const Strategy> all_strategies() { return kStrategies; }
+std::span<const Strategy> all_strategies() {
+  return kStrategies;
+}
 
 const Strategy& find_strategy(std::string_view name) {
   const auto* found = std::ranges::find(kStrategies, name, &Strategy::name);
@@ -38,7 +40,8 @@ std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std
   const auto asked = collectives::parse_algorithm(algorithm);
   if (strategy.name != "ring") return asked;
   if (asked && *asked != collectives::Algorithm::ring) {
-    throw ConfigError(fmt::format("--strategy ring does not fit --algorithm {}; use --strategy allreduce", algorithm));
+    throw ConfigError(
+        fmt::format("--strategy ring does not fit --algorithm {}; use --strategy allreduce", algorithm));
   }
   return collectives::Algorithm::ring;
 }
@@ -50,13 +53,15 @@ std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& p
   return std::make_unique<Overlapped>(p.buckets, p.updater, p.all, average, p.trace);
 }
 
-std::string describe(const Strategy& strategy, const collectives::Communicator& all, std::uint64_t bucket_bytes) {
+std::string describe(const Strategy& strategy, const collectives::Communicator& all,
+                     std::uint64_t bucket_bytes) {
   if (strategy.one_worker_only || all.world() == 1) return "none: one worker";
   const auto say = [&](Operation operation) {
     const auto choice = all.choice(operation, bucket_bytes);
     return fmt::format("{} by {} ({})", name_of(operation), name_of(choice.algorithm), choice.reason);
   };
-  if (strategy.name == "reduce-broadcast") return say(Operation::reduce) + ", then " + say(Operation::broadcast);
+  if (strategy.name == "reduce-broadcast")
+    return say(Operation::reduce) + ", then " + say(Operation::broadcast);
   return say(Operation::all_reduce);
 }
 

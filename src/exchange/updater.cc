@@ -5,7 +5,9 @@
 namespace tutti::exchange {
 
 Updater::Updater(grad::Buckets& buckets, const optim::Settings& settings)
-    : buckets_(buckets), settings_(settings), state_(static_cast<std::size_t>(optim::state_slots(settings.kind))) {
+    : buckets_(buckets),
+      settings_(settings),
+      state_(static_cast<std::size_t>(optim::state_slots(settings.kind))) {
   for (auto& slot : state_) {
     for (std::size_t b = 0; b < buckets.size(); ++b) slot.emplace_back(buckets.layout(b).count);
   }

@@ -29,7 +29,8 @@ class AfterAccumulation final : public torch::autograd::FunctionPostHook {
 
 }  // namespace
 
-std::vector<BucketLayout> plan_buckets(std::span<const std::size_t> parameter_counts, std::size_t bucket_bytes) {
+std::vector<BucketLayout> plan_buckets(std::span<const std::size_t> parameter_counts,
+                                       std::size_t bucket_bytes) {
   std::vector<BucketLayout> buckets;
   for (std::size_t i = parameter_counts.size(); i-- > 0;) {
     if (buckets.empty() || buckets.back().count * sizeof(float) >= bucket_bytes) buckets.emplace_back();
@@ -43,7 +44,8 @@ std::vector<BucketLayout> plan_buckets(std::span<const std::size_t> parameter_co
 Buckets::Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allocate& allocate_gradients) {
   std::vector<std::size_t> counts;
   for (const auto& item : module.named_parameters()) {
-    TUTTI_CHECK(item.value().scalar_type() == torch::kFloat32 && item.value().device().is_cpu(), "{}", item.key());
+    TUTTI_CHECK(item.value().scalar_type() == torch::kFloat32 && item.value().device().is_cpu(), "{}",
+                item.key());
     names_.push_back(item.key());
     tensors_.push_back(item.value());
     counts.push_back(static_cast<std::size_t>(item.value().numel()));
@@ -56,7 +58,8 @@ Buckets::Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allo
     const std::size_t count = layouts_[b].count;
     storage_.push_back(torch::zeros({static_cast<std::int64_t>(count)}));
     parameters_.emplace_back(storage_.back().data_ptr<float>(), count);
-    gradients_.emplace_back(reinterpret_cast<float*>(allocate_gradients(count * sizeof(float)).data()), count);
+    gradients_.emplace_back(reinterpret_cast<float*>(allocate_gradients(count * sizeof(float)).data()),
+                            count);
     for (const Slice& s : layouts_[b].slices) {
       const auto i = static_cast<std::size_t>(to_int(s.param));
       bucket_of_[i] = b;

@@ -1,12 +1,12 @@
 // Parameters and gradients as views of flat memory.
 //
-// Backward produces gradients from the last layer to the first. Parameters are laid out in that order and cut into
-// *buckets* of about equal size: bucket 0 holds the last layers, is full first and may leave first. After bind(),
-// each parameter's data and each gradient is a view of its place in its bucket, so backward writes where the peers
-// will read and an optimizer updates a bucket in one flat loop.
+// Backward produces gradients from the last layer to the first. Parameters are laid out in that order and cut
+// into *buckets* of about equal size: bucket 0 holds the last layers, is full first and may leave first.
+// After bind(), each parameter's data and each gradient is a view of its place in its bucket, so backward
+// writes where the peers will read and an optimizer updates a bucket in one flat loop.
 //
-// A parameter may keep another memory order than its shape suggests (channels_last): the view has the strides, the
-// bucket has the bytes. Names, shapes and logical order come back when tensors are exported.
+// A parameter may keep another memory order than its shape suggests (channels_last): the view has the
+// strides, the bucket has the bytes. Names, shapes and logical order come back when tensors are exported.
 #pragma once
 
 #include <torch/torch.h>
@@ -20,7 +20,9 @@ namespace tutti::grad {
 
 // Index into the module's parameters, in their own order.
 enum class ParamId : int {};
-constexpr int to_int(ParamId id) { return static_cast<int>(id); }
+constexpr int to_int(ParamId id) {
+  return static_cast<int>(id);
+}
 
 struct Slice {
   ParamId param{};
@@ -33,17 +35,18 @@ struct BucketLayout {
   std::size_t count = 0;  // elements, with padding: each slice starts on a cache line
 };
 
-// Cuts parameters of these sizes, last first, into buckets of about `bucket_bytes`. A bucket closes when it reaches
-// that; a parameter is never split. Pure.
-std::vector<BucketLayout> plan_buckets(std::span<const std::size_t> parameter_counts, std::size_t bucket_bytes);
+// Cuts parameters of these sizes, last first, into buckets of about `bucket_bytes`. A bucket closes when it
+// reaches that; a parameter is never split. Pure.
+std::vector<BucketLayout> plan_buckets(std::span<const std::size_t> parameter_counts,
+                                       std::size_t bucket_bytes);
 
 class Buckets {
  public:
   // Where a bucket's gradients shall live: given bytes, returns zeroed memory that outlives the Buckets.
   using Allocate = std::function<std::span<std::byte>(std::size_t)>;
 
-  // Moves the module's parameters (float32, on the CPU) into buckets and makes their gradients views. The module
-  // outlives the Buckets.
+  // Moves the module's parameters (float32, on the CPU) into buckets and makes their gradients views. The
+  // module outlives the Buckets.
   Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allocate& allocate_gradients);
 
   std::size_t size() const { return layouts_.size(); }
@@ -55,13 +58,14 @@ class Buckets {
   std::span<float> gradients(std::size_t bucket) { return gradients_[bucket]; }
   void zero_gradients();
 
-  // Calls hook(id) from backward, on its thread, each time a parameter's gradient is final. Call once; stays as long
-  // as the Buckets.
+  // Calls hook(id) from backward, on its thread, each time a parameter's gradient is final. Call once; stays
+  // as long as the Buckets.
   void on_gradient(std::function<void(ParamId)> hook);
 
-  // A flat buffer laid out like `bucket`'s parameters (e.g. an optimizer's state), seen as named tensors of the
-  // parameters' shapes; `flat` is by bucket. Views: writing to them writes the buffer.
-  std::vector<std::pair<std::string, torch::Tensor>> named_views(const std::vector<std::span<float>>& flat) const;
+  // A flat buffer laid out like `bucket`'s parameters (e.g. an optimizer's state), seen as named tensors of
+  // the parameters' shapes; `flat` is by bucket. Views: writing to them writes the buffer.
+  std::vector<std::pair<std::string, torch::Tensor>> named_views(
+      const std::vector<std::span<float>>& flat) const;
 
  private:
   torch::Tensor view(std::span<float> flat, const Slice& slice) const;

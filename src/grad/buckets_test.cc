@@ -16,7 +16,9 @@ struct TwoLayers : torch::nn::Module {
 struct Memory {
   std::list<std::vector<float>> blocks;
   Buckets::Allocate allocator() {
-    return [this](std::size_t bytes) { return std::as_writable_bytes(std::span(blocks.emplace_back(bytes / 4))); };
+    return [this](std::size_t bytes) {
+      return std::as_writable_bytes(std::span(blocks.emplace_back(bytes / 4)));
+    };
   }
 };
 

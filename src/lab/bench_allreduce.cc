@@ -59,9 +59,10 @@ nlohmann::json bench_allreduce(collectives::Communicator& all, const BenchSpec& 
     time_iterations(all, values, kWarmUp);
     double pilot = std::chrono::duration<double>(Clock::now() - began).count() / kWarmUp;
     all.all_reduce({&pilot, 1, DType::f64}, ReduceOp::max, "pilot");
-    const int iterations = spec.iterations > 0
-                               ? spec.iterations
-                               : static_cast<int>(std::clamp(kSecondsARow / std::max(pilot, 1e-9), 10.0, 2000.0));
+    const int iterations =
+        spec.iterations > 0
+            ? spec.iterations
+            : static_cast<int>(std::clamp(kSecondsARow / std::max(pilot, 1e-9), 10.0, 2000.0));
     const double seconds = train::quantile(time_iterations(all, values, iterations), 0.5);
     const auto choice = all.choice(collectives::Operation::all_reduce, bytes);
     rows.push_back({{"bytes", count * sizeof(float)},

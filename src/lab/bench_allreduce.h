@@ -1,8 +1,8 @@
 // The speed of an all-reduce, verified while it is timed.
 //
-// Each iteration fills the buffer anew (small integers, so that sums are exact), meets at a barrier, times one
-// all-reduce and checks every element. An iteration's time is that of the slowest rank; a row's is the median over
-// iterations. docs/benchmarks.md defines the same for the peers.
+// Each iteration fills the buffer anew (small integers, so that sums are exact), meets at a barrier, times
+// one all-reduce and checks every element. An iteration's time is that of the slowest rank; a row's is the
+// median over iterations. docs/benchmarks.md defines the same for the peers.
 #pragma once
 
 #include <nlohmann/json.hpp>

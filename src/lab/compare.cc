@@ -11,10 +11,13 @@
 namespace tutti::lab {
 namespace {
 
-double speed(const Cell& c) { return c.summary.at("samples_per_second").get<double>(); }
+double speed(const Cell& c) {
+  return c.summary.at("samples_per_second").get<double>();
+}
 
 const Cell* baseline(const std::vector<Cell>& cells) {
-  const auto found = std::ranges::find_if(cells, [](const Cell& c) { return c.workers == 1 && !c.summary.is_null(); });
+  const auto found =
+      std::ranges::find_if(cells, [](const Cell& c) { return c.workers == 1 && !c.summary.is_null(); });
   return found == cells.end() ? nullptr : &*found;
 }
 
@@ -22,8 +25,9 @@ std::string row(const Cell& c, const Cell* base) {
   if (c.summary.is_null()) return fmt::format("{:<17} {:>7}  failed: {}\n", c.strategy, c.workers, c.failure);
   const auto& s = c.summary;
   const auto accuracy = s.at("test_accuracy");
-  return fmt::format("{:<17} {:>7} {:>10.0f} {:>8} {:>9.1f} {:>12.2f} {:>11.2f} {:>10} {:>9} {:>8}\n", c.strategy,
-                     c.workers, speed(c), base != nullptr ? fmt::format("{:.2f}x", speed(c) / speed(*base)) : "-",
+  return fmt::format("{:<17} {:>7} {:>10.0f} {:>8} {:>9.1f} {:>12.2f} {:>11.2f} {:>10} {:>9} {:>8}\n",
+                     c.strategy, c.workers, speed(c),
+                     base != nullptr ? fmt::format("{:.2f}x", speed(c) / speed(*base)) : "-",
                      s.at("step_ms").at("median").get<double>(), s.at("exchange_ms").get<double>(),
                      s.at("exposed_exchange_ms").get<double>(),
                      human_bytes(s.at("bytes_sent_per_worker").get<std::uint64_t>() /
@@ -48,9 +52,9 @@ std::vector<Cell> plan_cells(const CompareSpec& spec) {
 }
 
 std::string render_table(const std::vector<Cell>& cells) {
-  std::string table =
-      fmt::format("{:<17} {:>7} {:>10} {:>8} {:>9} {:>12} {:>11} {:>10} {:>9} {:>8}\n", "strategy", "workers",
-                  "samples/s", "speed-up", "step ms", "exchange ms", "exposed ms", "sent/step", "accuracy", "replicas");
+  std::string table = fmt::format("{:<17} {:>7} {:>10} {:>8} {:>9} {:>12} {:>11} {:>10} {:>9} {:>8}\n",
+                                  "strategy", "workers", "samples/s", "speed-up", "step ms", "exchange ms",
+                                  "exposed ms", "sent/step", "accuracy", "replicas");
   const Cell* base = baseline(cells);
   for (const Cell& c : cells) table += row(c, base);
   return table;
@@ -68,13 +72,15 @@ std::string verdict(const std::vector<Cell>& cells) {
   const auto exposed = [](const Cell& c) { return c.summary.at("exposed_exchange_ms").get<double>(); };
   const double ratio = speed(*best) / speed(*worst);
   if (ratio < 1.03) {
-    return fmt::format("No strategy stands out: all are within {:.0f} % at {} workers; a step waits at most {:.2f} ms for "
-                       "its exchange.",
-                       (ratio - 1) * 100 + 0.5, best->workers, std::max(exposed(*best), exposed(*worst)));
+    return fmt::format(
+        "No strategy stands out: all are within {:.0f} % at {} workers; a step waits at most {:.2f} ms for "
+        "its exchange.",
+        (ratio - 1) * 100 + 0.5, best->workers, std::max(exposed(*best), exposed(*worst)));
   }
-  return fmt::format("{}: {:.2f} times the throughput of {} at {} workers; a step waits {:.2f} ms for its exchange, "
-                     "against {:.2f} ms.",
-                     best->strategy, ratio, worst->strategy, best->workers, exposed(*best), exposed(*worst));
+  return fmt::format(
+      "{}: {:.2f} times the throughput of {} at {} workers; a step waits {:.2f} ms for its exchange, "
+      "against {:.2f} ms.",
+      best->strategy, ratio, worst->strategy, best->workers, exposed(*best), exposed(*worst));
 }
 
 nlohmann::json to_json(const std::vector<Cell>& cells) {

@@ -35,9 +35,9 @@ TEST(Compare, LocalHasOneWorkerAndOthersAreMeasuredFromTwo) {
 }
 
 nlohmann::json summary(double speed, double exposed) {
-  return {{"samples_per_second", speed}, {"step_ms", {{"median", 1.0}}}, {"exchange_ms", 1.0},
-          {"exposed_exchange_ms", exposed}, {"bytes_sent_per_worker", 1000}, {"steps", 10}, {"test_accuracy", nullptr},
-          {"parameters_sha256", "a"}, {"replicas_sha256", {"a", "a"}}};
+  return {{"samples_per_second", speed},    {"step_ms", {{"median", 1.0}}},  {"exchange_ms", 1.0},
+          {"exposed_exchange_ms", exposed}, {"bytes_sent_per_worker", 1000}, {"steps", 10},
+          {"test_accuracy", nullptr},       {"parameters_sha256", "a"},      {"replicas_sha256", {"a", "a"}}};
 }
 
 TEST(Compare, TableShowsSpeedUpAndFailuresAndVerdictItsReason) {

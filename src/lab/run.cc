@@ -4,7 +4,8 @@
 
 namespace tutti::lab {
 
-launch::Outcome run_training(const train::Prepared& run, const std::string& program, const launch::Listener& listener) {
+launch::Outcome run_training(const train::Prepared& run, const std::string& program,
+                             const launch::Listener& listener) {
   const auto& config = run.setup.config;
   launch::JobSpec spec;
   spec.program = program;

@@ -12,7 +12,8 @@ namespace tutti::lab {
 inline constexpr const char* kTrainTask = "train";
 
 // Starts the workers of a prepared run and waits for their end. `program` is this executable.
-launch::Outcome run_training(const train::Prepared& run, const std::string& program, const launch::Listener& listener);
+launch::Outcome run_training(const train::Prepared& run, const std::string& program,
+                             const launch::Listener& listener);
 
 // summary.json of a run folder. Throws DataError.
 nlohmann::json read_summary(const std::string& run_folder);

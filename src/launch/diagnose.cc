@@ -9,7 +9,9 @@ namespace {
 
 using Kind = Failure::Kind;
 
-bool blames_a_peer(const RankEnd& e) { return e.failure && e.failure->fault.has_value(); }
+bool blames_a_peer(const RankEnd& e) {
+  return e.failure && e.failure->fault.has_value();
+}
 
 // What the others were doing when `culprit` failed them: "; rank 0 was in all-reduce of bucket 0, step 7".
 std::string witnesses(const std::vector<RankEnd>& ends, Rank culprit) {
@@ -40,8 +42,8 @@ Verdict blame_the_silent(const std::vector<RankEnd>& ends, const RankEnd& report
   const auto peer = std::ranges::find(ends, fault->peer, &RankEnd::rank);
   const bool stopped = peer != ends.end() && peer->stopped;
   return {reporter.exit_code,
-          fmt::format("rank {} did not answer for {:.1f} s{}: rank {} waited for it in {}", to_int(fault->peer),
-                      static_cast<double>(fault->waited.count()) / 1000.0,
+          fmt::format("rank {} did not answer for {:.1f} s{}: rank {} waited for it in {}",
+                      to_int(fault->peer), static_cast<double>(fault->waited.count()) / 1000.0,
                       stopped ? " (its process is stopped)" : "", to_int(fault->rank), fault->operation)};
 }
 
@@ -57,8 +59,8 @@ Verdict diagnose(const std::vector<RankEnd>& ends) {
   }
   const auto unexplained = [](const RankEnd& x) { return x.exit_code != 0 && !x.failure; };
   if (const auto* e = first_by_order(ends, unexplained)) {
-    return {e->exit_code, fmt::format("rank {} ended with exit code {} and no word{}", to_int(e->rank), e->exit_code,
-                                      witnesses(ends, e->rank))};
+    return {e->exit_code, fmt::format("rank {} ended with exit code {} and no word{}", to_int(e->rank),
+                                      e->exit_code, witnesses(ends, e->rank))};
   }
   const auto timed_out = [](const RankEnd& x) { return x.failure && x.failure->kind == Kind::timeout; };
   if (const auto* e = first_by_order(ends, timed_out)) return blame_the_silent(ends, *e);

@@ -1,6 +1,7 @@
 // Who is to blame when a job fails: a pure function of how each rank ended.
 //
-// When one rank dies, the others fail too, each with its own story. The reader wants the first cause, named once.
+// When one rank dies, the others fail too, each with its own story. The reader wants the first cause, named
+// once.
 #pragma once
 
 #include <optional>
@@ -13,11 +14,11 @@ namespace tutti::launch {
 
 struct RankEnd {
   Rank rank{};
-  bool running = true;             // has not ended by itself
-  bool stopped = false;            // the kernel says it is stopped (SIGSTOP, a debugger)
-  int exit_code = 0;               // if it exited
-  int signal = 0;                  // if it was killed, and not by the launcher
-  int order = 0;                   // first to end is 1
+  bool running = true;                            // has not ended by itself
+  bool stopped = false;                           // the kernel says it is stopped (SIGSTOP, a debugger)
+  int exit_code = 0;                              // if it exited
+  int signal = 0;                                 // if it was killed, and not by the launcher
+  int order = 0;                                  // first to end is 1
   std::optional<Failure> failure = std::nullopt;  // what it reported
 };
 

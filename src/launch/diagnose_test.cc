@@ -9,11 +9,14 @@ namespace {
 
 using Kind = Failure::Kind;
 
-RankEnd ended(int rank, int order, int code) { return {.rank = Rank{rank}, .running = false, .exit_code = code, .order = order}; }
+RankEnd ended(int rank, int order, int code) {
+  return {.rank = Rank{rank}, .running = false, .exit_code = code, .order = order};
+}
 
 RankEnd blaming(int rank, int order, Kind kind, int peer, const std::string& operation) {
   RankEnd e = ended(rank, order, 1);
-  e.failure = Failure{kind, "rank blames rank", PeerFault{Rank{rank}, Rank{peer}, operation, std::chrono::seconds(30)}};
+  e.failure = Failure{kind, "rank blames rank",
+                      PeerFault{Rank{rank}, Rank{peer}, operation, std::chrono::seconds(30)}};
   return e;
 }
 
@@ -34,17 +37,20 @@ TEST(Diagnose, KilledRankIsNamedEvenIfAnotherEndedFirst) {
 TEST(Diagnose, OwnFailureComesBeforeThoseItCaused) {
   RankEnd own = ended(2, 3, 2);
   own.failure = Failure{Kind::usage, "labels: file x offset 9", std::nullopt};
-  const auto v = diagnose({blaming(0, 1, Kind::peer_lost, 2, "barrier"), blaming(1, 2, Kind::peer_lost, 0, "barrier"), own});
+  const auto v = diagnose(
+      {blaming(0, 1, Kind::peer_lost, 2, "barrier"), blaming(1, 2, Kind::peer_lost, 0, "barrier"), own});
   EXPECT_EQ(v.exit_code, 2);
   EXPECT_EQ(v.line, "rank 2 failed: labels: file x offset 9");
 }
 
 TEST(Diagnose, InACircleOfWaitingTheSilentOneIsToBlame) {
   RankEnd stopped{.rank = Rank{2}, .stopped = true};
-  const auto v = diagnose({blaming(0, 1, Kind::timeout, 3, "all-reduce"), blaming(1, 2, Kind::timeout, 0, "all-reduce"), stopped,
-                           blaming(3, 3, Kind::timeout, 2, "all-reduce")});
+  const auto v =
+      diagnose({blaming(0, 1, Kind::timeout, 3, "all-reduce"), blaming(1, 2, Kind::timeout, 0, "all-reduce"),
+                stopped, blaming(3, 3, Kind::timeout, 2, "all-reduce")});
   EXPECT_EQ(v.exit_code, 1);
-  EXPECT_EQ(v.line, "rank 2 did not answer for 30.0 s (its process is stopped): rank 3 waited for it in all-reduce");
+  EXPECT_EQ(v.line,
+            "rank 2 did not answer for 30.0 s (its process is stopped): rank 3 waited for it in all-reduce");
 }
 
 TEST(Diagnose, ExitWithoutAWordIsSaid) {

@@ -63,8 +63,8 @@ WorkerJob read_job(int fd) {
     job.own_core = json.at("own_core");
     return job;
   } catch (const std::exception& e) {
-    throw ConfigError(fmt::format("descriptor {} holds no job description; workers are started by `tutti train` ({})",
-                                  fd, e.what()));
+    throw ConfigError(fmt::format(
+        "descriptor {} holds no job description; workers are started by `tutti train` ({})", fd, e.what()));
   }
 }
 
@@ -72,8 +72,7 @@ std::unique_ptr<net::Transport> connect(const WorkerJob& job) {
   const net::TransportOptions options{job.timeout, job.own_core};
   if (job.transport == "shm") {
     auto segment = std::make_shared<const net::Segment>(net::Segment::open(UniqueFd(job.segment_fd)));
-    return std::make_unique<net::SegmentTransport>(std::move(segment), job.rank,
-                                                   options);
+    return std::make_unique<net::SegmentTransport>(std::move(segment), job.rank, options);
   }
   net::Mesh mesh(job.rank, job.world, job.secret, "127.0.0.1");
   const auto peers = rendezvous::join(job.rendezvous, job.secret, job.rank, job.world, mesh.endpoint(),
@@ -84,8 +83,10 @@ std::unique_ptr<net::Transport> connect(const WorkerJob& job) {
 Failure failure_of(const std::exception& e) {
   Failure f{Failure::Kind::run, e.what(), std::nullopt};
   if (dynamic_cast<const UsageError*>(&e) != nullptr) f.kind = Failure::Kind::usage;
-  if (const auto* lost = dynamic_cast<const PeerLost*>(&e)) f = {Failure::Kind::peer_lost, e.what(), lost->fault};
-  if (const auto* timeout = dynamic_cast<const Timeout*>(&e)) f = {Failure::Kind::timeout, e.what(), timeout->fault};
+  if (const auto* lost = dynamic_cast<const PeerLost*>(&e))
+    f = {Failure::Kind::peer_lost, e.what(), lost->fault};
+  if (const auto* timeout = dynamic_cast<const Timeout*>(&e))
+    f = {Failure::Kind::timeout, e.what(), timeout->fault};
   return f;
 }
 

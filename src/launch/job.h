@@ -1,8 +1,8 @@
 // What a worker process is told, and how it tells back.
 //
-// The launcher writes a job description into an anonymous memory file and lets the worker inherit the descriptor:
-// the secret is never in arguments, environment or on disk. The worker reports events, and at its end why it failed,
-// as lines of JSON through an inherited pipe.
+// The launcher writes a job description into an anonymous memory file and lets the worker inherit the
+// descriptor: the secret is never in arguments, environment or on disk. The worker reports events, and at its
+// end why it failed, as lines of JSON through an inherited pipe.
 #pragma once
 
 #include <memory>
@@ -21,15 +21,15 @@ namespace tutti::launch {
 struct WorkerJob {
   Rank rank{};
   int world = 1;
-  std::string task;         // which of the program's tasks, e.g. "train"
-  nlohmann::json payload;   // what the task needs
+  std::string task;        // which of the program's tasks, e.g. "train"
+  nlohmann::json payload;  // what the task needs
   net::Secret secret{};
-  std::string transport;    // "shm" or "tcp"
-  int segment_fd = -1;      // the shared memory, for shm
-  net::Endpoint rendezvous; // for tcp
+  std::string transport;     // "shm" or "tcp"
+  int segment_fd = -1;       // the shared memory, for shm
+  net::Endpoint rendezvous;  // for tcp
   int report_fd = -1;
   std::chrono::milliseconds timeout{30'000};
-  bool own_core = false;    // no other rank runs on this one's cores: a short spin beats a sleep
+  bool own_core = false;  // no other rank runs on this one's cores: a short spin beats a sleep
 };
 
 // Writes the description to a memory file for a child to inherit. Throws RunError.

@@ -38,11 +38,12 @@ class LineReader : public std::enable_shared_from_this<LineReader> {
       : descriptor_(io, fd.release()), buffer_(kLongestLine), on_line_(std::move(on_line)) {}
 
   void start() {
-    asio::async_read_until(descriptor_, buffer_, '\n', [self = shared_from_this()](error_code e, std::size_t n) {
-      if (e) return self->finish();
-      self->emit(n, 1);
-      self->start();
-    });
+    asio::async_read_until(descriptor_, buffer_, '\n',
+                           [self = shared_from_this()](error_code e, std::size_t n) {
+                             if (e) return self->finish();
+                             self->emit(n, 1);
+                             self->start();
+                           });
   }
 
  private:
@@ -92,8 +93,8 @@ class Job {
     outcome.line = verdict.line;
     if (interrupted_by_ != 0) {
       outcome.exit_code = 128 + interrupted_by_;
-      outcome.line = fmt::format("interrupted by {}; all {} workers are stopped", signal_name(interrupted_by_),
-                                 spec_.workers);
+      outcome.line = fmt::format("interrupted by {}; all {} workers are stopped",
+                                 signal_name(interrupted_by_), spec_.workers);
     }
     return outcome;
   }
@@ -137,15 +138,19 @@ class Job {
     std::vector<int> inherit = spec_.inherit;
     inherit.insert(inherit.end(), {description.get(), report_write.get()});
     if (job.segment_fd >= 0) inherit.push_back(job.segment_fd);
-    Spawned child = spawn(spec_.program, {"worker", "--job-fd", std::to_string(description.get())}, inherit, cores);
+    Spawned child =
+        spawn(spec_.program, {"worker", "--job-fd", std::to_string(description.get())}, inherit, cores);
 
     const std::size_t i = workers_.size();
     ends_.push_back({.rank = job.rank});
-    workers_.push_back({child.pid, std::make_unique<asio::posix::stream_descriptor>(io_, child.pidfd.release())});
+    workers_.push_back(
+        {child.pid, std::make_unique<asio::posix::stream_descriptor>(io_, child.pidfd.release())});
     watch(i);
     const Rank rank = job.rank;
-    read_lines(std::move(child.out), [this, rank](const std::string& l) { listener_.on_output(rank, false, l); });
-    read_lines(std::move(child.error), [this, rank](const std::string& l) { listener_.on_output(rank, true, l); });
+    read_lines(std::move(child.out),
+               [this, rank](const std::string& l) { listener_.on_output(rank, false, l); });
+    read_lines(std::move(child.error),
+               [this, rank](const std::string& l) { listener_.on_output(rank, true, l); });
     read_lines(std::move(report_read), [this, i](const std::string& l) { on_report(i, l); });
   }
 

@@ -1,7 +1,7 @@
 // Starts a job's processes on this host, watches them, and stops them all when one fails.
 //
-// Nothing outlives the launcher: workers die with it (PR_SET_PDEATHSIG), shared memory has no name, and every way
-// out of run() has waited for every child.
+// Nothing outlives the launcher: workers die with it (PR_SET_PDEATHSIG), shared memory has no name, and every
+// way out of run() has waited for every child.
 #pragma once
 
 #include <functional>
@@ -15,34 +15,35 @@
 namespace tutti::launch {
 
 struct JobSpec {
-  std::string program;               // what to run; it gets "worker --job-fd N" as arguments
+  std::string program;  // what to run; it gets "worker --job-fd N" as arguments
   int workers = 1;
   std::string task;
   nlohmann::json payload;
-  std::string transport = "shm";     // "shm" or "tcp"
+  std::string transport = "shm";  // "shm" or "tcp"
   Clock::duration timeout = std::chrono::seconds(30);
-  std::vector<int> inherit;          // further descriptors that the workers keep, by the same number
+  std::vector<int> inherit;  // further descriptors that the workers keep, by the same number
 };
 
 // What the launcher tells while the job runs. Called from run(), on its thread.
 struct Listener {
-  std::function<void(Rank, bool is_error, const std::string& line)> on_output;  // a line that a worker printed
-  std::function<void(Rank, const nlohmann::json& line)> on_report;              // a line from its report pipe
+  std::function<void(Rank, bool is_error, const std::string& line)>
+      on_output;                                                    // a line that a worker printed
+  std::function<void(Rank, const nlohmann::json& line)> on_report;  // a line from its report pipe
 };
 
 struct Outcome {
   int exit_code = 0;
-  std::string line;              // what went wrong, if anything
-  std::uint64_t strangers = 0;   // connections that were refused
-  int interrupted_by = 0;        // the signal that ended the launcher's patience
+  std::string line;             // what went wrong, if anything
+  std::uint64_t strangers = 0;  // connections that were refused
+  int interrupted_by = 0;       // the signal that ended the launcher's patience
 };
 
 // Which cores each worker gets: shares of the allowed ones while there is one for each, else none (the kernel
 // balances). A pure function.
 std::vector<std::vector<int>> share_cores(const std::vector<int>& cores, int workers);
 
-// Runs the job to its end. SIGINT, SIGTERM and SIGHUP stop it. Must be called from a thread that outlives it, with
-// no other threads doing fork. Throws RunError if the job cannot be started.
+// Runs the job to its end. SIGINT, SIGTERM and SIGHUP stop it. Must be called from a thread that outlives it,
+// with no other threads doing fork. Throws RunError if the job cannot be started.
 Outcome run(const JobSpec& spec, const Listener& listener);
 
 }  // namespace tutti::launch

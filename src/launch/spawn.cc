@@ -54,8 +54,8 @@ struct Child {
 
 }  // namespace
 
-Spawned spawn(const std::string& program, const std::vector<std::string>& arguments, const std::vector<int>& inherit,
-              const std::vector<int>& cores) {
+Spawned spawn(const std::string& program, const std::vector<std::string>& arguments,
+              const std::vector<int>& inherit, const std::vector<int>& cores) {
   std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
@@ -65,7 +65,7 @@ Spawned spawn(const std::string& program, const std::vector<std::string>& argume
 
   Pipe out;
   Pipe error;
-  const Child child{program.c_str(),  argv.data(),        inherit,    cores.empty() ? nullptr : &set,
+  const Child child{program.c_str(), argv.data(),       inherit,   cores.empty() ? nullptr : &set,
                     out.write.get(), error.write.get(), ::getpid()};
   const pid_t pid = ::fork();
   if (pid < 0) throw_errno("cannot start a worker");

@@ -11,14 +11,14 @@ namespace tutti::launch {
 struct Spawned {
   int pid = -1;
   UniqueFd pidfd;
-  UniqueFd out;     // the worker's standard output
-  UniqueFd error;   // its standard error
+  UniqueFd out;    // the worker's standard output
+  UniqueFd error;  // its standard error
 };
 
-// Starts program with arguments. The child keeps standard input from /dev/null, the `inherit` descriptors by their
-// numbers, dies with the calling thread's process, ignores terminal signals (it has a process group of its own) and
-// runs on `cores` if there are any. Throws RunError.
-Spawned spawn(const std::string& program, const std::vector<std::string>& arguments, const std::vector<int>& inherit,
-              const std::vector<int>& cores);
+// Starts program with arguments. The child keeps standard input from /dev/null, the `inherit` descriptors by
+// their numbers, dies with the calling thread's process, ignores terminal signals (it has a process group of
+// its own) and runs on `cores` if there are any. Throws RunError.
+Spawned spawn(const std::string& program, const std::vector<std::string>& arguments,
+              const std::vector<int>& inherit, const std::vector<int>& cores);
 
 }  // namespace tutti::launch

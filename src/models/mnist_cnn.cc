@@ -5,9 +5,11 @@
 namespace tutti::models {
 namespace {
 
-// The largest of four and then ReLU is ReLU and then the largest of four, to the bit, forward and backward, on a
-// quarter of the elements.
-torch::Tensor pool_and_relu(const torch::Tensor& x) { return torch::max_pool2d(x, 2).relu_(); }
+// The largest of four and then ReLU is ReLU and then the largest of four, to the bit, forward and backward,
+// on a quarter of the elements.
+torch::Tensor pool_and_relu(const torch::Tensor& x) {
+  return torch::max_pool2d(x, 2).relu_();
+}
 
 }  // namespace
 

@@ -43,7 +43,8 @@ const ModelInfo& find_model(std::string_view name) {
 std::shared_ptr<Model> make_model(std::string_view name) {
   const ModelInfo& info = find_model(name);
   auto model = std::make_shared<MnistCnn>();
-  TUTTI_CHECK(count_parameters(*model) == info.parameters, "{} has {} parameters", name, count_parameters(*model));
+  TUTTI_CHECK(count_parameters(*model) == info.parameters, "{} has {} parameters", name,
+              count_parameters(*model));
   return model;
 }
 

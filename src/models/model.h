@@ -19,10 +19,10 @@ class Model : public torch::nn::Module {
 struct ModelInfo {
   std::string_view name;
   std::string_view summary;
-  std::int64_t parameters = 0;         // checked when the model is made
-  double flops_per_sample = 0;         // forward, multiply and add counted apart
+  std::int64_t parameters = 0;  // checked when the model is made
+  double flops_per_sample = 0;  // forward, multiply and add counted apart
   std::int64_t channels = 0, height = 0, width = 0, classes = 0;
-  bool channels_last = false;          // the memory format that is faster on CPUs
+  bool channels_last = false;  // the memory format that is faster on CPUs
 };
 
 const std::vector<ModelInfo>& all_models();

@@ -7,8 +7,11 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// n, c, h, w with channels last as n, h, w, c row-major; both ways a view where the strides are right already.
-Tensor rows_of(const Tensor& x) { return x.contiguous(torch::MemoryFormat::ChannelsLast).permute({0, 2, 3, 1}); }
+// n, c, h, w with channels last as n, h, w, c row-major; both ways a view where the strides are right
+// already.
+Tensor rows_of(const Tensor& x) {
+  return x.contiguous(torch::MemoryFormat::ChannelsLast).permute({0, 2, 3, 1});
+}
 
 struct Shape {
   std::int64_t images, height, width, channels, filters, kernel;
@@ -33,7 +36,9 @@ Tensor patches_of(const Tensor& input, const Shape& s) {
       .reshape({s.positions(), s.patch()});
 }
 
-Tensor matrix_of(const Tensor& weight, const Shape& s) { return rows_of(weight).reshape({s.filters, s.patch()}); }
+Tensor matrix_of(const Tensor& weight, const Shape& s) {
+  return rows_of(weight).reshape({s.filters, s.patch()});
+}
 
 // The transpose of patches_of: every patch is added back to where it was taken.
 Tensor scatter_patches(const Tensor& patches, const Tensor& like, const Shape& s) {
@@ -49,7 +54,8 @@ Tensor scatter_patches(const Tensor& patches, const Tensor& like, const Shape& s
 
 class PatchConv : public torch::autograd::Function<PatchConv> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  static Tensor forward(AutogradContext* context, const Tensor& input, const Tensor& weight,
+                        const Tensor& bias) {
     const Shape s(input, weight);
     const Tensor patches = patches_of(input, s);
     context->save_for_backward({input, weight, patches});

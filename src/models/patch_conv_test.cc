@@ -35,7 +35,8 @@ TEST(PatchConv, EqualsTheLibrarysConvolutionInValueAndGradients) {
       EXPECT_TRUE(torch::allclose(ours.out, theirs.out, 1e-4, 1e-4)) << kernel;
       EXPECT_TRUE(ours.out.is_contiguous(kChannelsLast));
       for (std::size_t i = 0; i < 3; ++i) {
-        EXPECT_TRUE(torch::allclose(ours.gradients[i], theirs.gradients[i], 1e-4, 1e-3)) << kernel << " " << i;
+        EXPECT_TRUE(torch::allclose(ours.gradients[i], theirs.gradients[i], 1e-4, 1e-3))
+            << kernel << " " << i;
       }
     }
   }

@@ -144,11 +144,17 @@ Acceptor::Acceptor(asio::io_context& io, const std::string& address, std::uint16
   shared_->accept_next();
 }
 
-Acceptor::~Acceptor() { close(); }
+Acceptor::~Acceptor() {
+  close();
+}
 
-Tcp::endpoint Acceptor::endpoint() const { return shared_->acceptor.local_endpoint(); }
+Tcp::endpoint Acceptor::endpoint() const {
+  return shared_->acceptor.local_endpoint();
+}
 
-std::uint64_t Acceptor::strangers() const { return shared_->strangers; }
+std::uint64_t Acceptor::strangers() const {
+  return shared_->strangers;
+}
 
 void Acceptor::close() {
   error_code ignored;

@@ -13,8 +13,9 @@ namespace tutti::net {
 
 using Tcp = boost::asio::ip::tcp;
 
-// Runs on the io_context it is given and on the one thread that runs that. A connection that has not proven itself
-// holds a few hundred bytes, at most kHandshakeTime long, at most kPending of them at once; the oldest goes first.
+// Runs on the io_context it is given and on the one thread that runs that. A connection that has not proven
+// itself holds a few hundred bytes, at most kHandshakeTime long, at most kPending of them at once; the oldest
+// goes first.
 class Acceptor {
  public:
   static constexpr auto kHandshakeTime = std::chrono::seconds(5);

@@ -51,7 +51,12 @@ class AcceptorTest : public ::testing::Test {
   boost::asio::io_context io_;
   boost::asio::io_context client_io_;
   std::set<int> entered_;
-  Acceptor acceptor_{io_,     "127.0.0.1", 0, secret_, Rank{0}, [this](Rank r) { return !entered_.contains(to_int(r)); },
+  Acceptor acceptor_{io_,
+                     "127.0.0.1",
+                     0,
+                     secret_,
+                     Rank{0},
+                     [this](Rank r) { return !entered_.contains(to_int(r)); },
                      [this](Rank r, Tcp::socket s) {
                        entered_.insert(to_int(r));
                        sockets_.push_back(std::move(s));

@@ -35,7 +35,8 @@ Hello make_hello(Rank from, Rank to) {
 
 std::optional<Challenge> answer(const Secret& secret, const Hello& hello, Rank self) {
   const Hello ours;
-  if (hello.magic != ours.magic || hello.version != ours.version || hello.to != to_int(self)) return std::nullopt;
+  if (hello.magic != ours.magic || hello.version != ours.version || hello.to != to_int(self))
+    return std::nullopt;
   Challenge challenge;
   fill_random(challenge.nonce);
   challenge.proof = prove(secret, "listener", hello, challenge.nonce);

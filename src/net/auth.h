@@ -6,8 +6,9 @@
 //   Response {HMAC(secret, "caller" + transcript)}  ->
 //                      <-  Welcome {accepted}
 //
-// The transcript is both nonces and what the hello claims, so a proof fits one connection, one direction and one
-// pair of ranks. Every message has a fixed size: nothing that a stranger sends decides how much is read or stored.
+// The transcript is both nonces and what the hello claims, so a proof fits one connection, one direction and
+// one pair of ranks. Every message has a fixed size: nothing that a stranger sends decides how much is read
+// or stored.
 #pragma once
 
 #include <array>

@@ -70,8 +70,8 @@ void prepare_data_socket(int fd) {
       ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) != 0) {
     throw_errno("setsockopt");
   }
-  // Systems that default to BBR pace what they send by a clock; between hosts of a cluster, and on loopback, that
-  // more than halves the rate of an exchange. Where cubic is not to be had the default stays.
+  // Systems that default to BBR pace what they send by a clock; between hosts of a cluster, and on loopback,
+  // that more than halves the rate of an exchange. Where cubic is not to be had the default stays.
   constexpr std::string_view kCongestionControl = "cubic";
   ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kCongestionControl.data(), kCongestionControl.size());
 }
@@ -108,7 +108,8 @@ UniqueFd dial(const Endpoint& where, const Secret& secret, Rank self, Rank to, D
   UniqueFd fd;
   while (!(fd = connect_once(where, self, to, deadline))) {
     if (deadline.passed()) throw Timeout({self, to, std::string(kConnecting), deadline.waited()});
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // nobody listens yet; there is nothing to wait on
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(5));  // nobody listens yet; there is nothing to wait on
   }
   const auto who = fmt::format("rank {}: {}:{}", to_int(self), where.host, where.port);
   Hello hello = make_hello(self, to);

@@ -18,7 +18,8 @@ struct Endpoint {
 UniqueFd dial(const Endpoint& where, const Secret& secret, Rank self, Rank to, Deadline deadline);
 
 // Exactly these bytes over a non-blocking socket. Throws Timeout, PeerLost.
-void read_exactly(int fd, std::span<std::byte> into, Rank self, Rank peer, std::string_view doing, Deadline deadline);
+void read_exactly(int fd, std::span<std::byte> into, Rank self, Rank peer, std::string_view doing,
+                  Deadline deadline);
 void write_exactly(int fd, std::span<const std::byte> bytes, Rank self, Rank peer, std::string_view doing,
                    Deadline deadline);
 

@@ -36,11 +36,13 @@ void run_all(int world, const Connect& connect, const std::function<void(Transpo
 
 }  // namespace
 
-void run_as_threads(Medium medium, int world, Clock::duration timeout, const std::function<void(Transport&)>& body) {
+void run_as_threads(Medium medium, int world, Clock::duration timeout,
+                    const std::function<void(Transport&)>& body) {
   const auto options = unpinned_options(world, timeout);
   if (medium == Medium::memory) {
     const auto segment = std::make_shared<const Segment>(Segment::create(world, kArena));
-    run_all(world, [&](Rank r) { return std::make_unique<SegmentTransport>(segment, r, options); }, body);
+    run_all(
+        world, [&](Rank r) { return std::make_unique<SegmentTransport>(segment, r, options); }, body);
     return;
   }
   const Secret secret = make_secret();
@@ -50,7 +52,9 @@ void run_as_threads(Medium medium, int world, Clock::duration timeout, const std
     meshes.push_back(std::make_unique<Mesh>(Rank{r}, world, secret, "127.0.0.1"));
     endpoints.push_back(meshes.back()->endpoint());
   }
-  run_all(world, [&](Rank r) { return meshes[static_cast<std::size_t>(to_int(r))]->connect(endpoints, options); }, body);
+  run_all(
+      world, [&](Rank r) { return meshes[static_cast<std::size_t>(to_int(r))]->connect(endpoints, options); },
+      body);
 }
 
 }  // namespace tutti::net

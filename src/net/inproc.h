@@ -1,4 +1,5 @@
-// Ranks as threads of this process: for tests, for benchmarks without processes, for a library user's first try.
+// Ranks as threads of this process: for tests, for benchmarks without processes, for a library user's first
+// try.
 #pragma once
 
 #include <functional>
@@ -12,6 +13,7 @@ enum class Medium { memory, sockets };
 
 // Runs body on `world` threads, each with its rank's transport: over shared memory, or over authenticated TCP
 // connections on loopback. Returns when all have ended; rethrows the exception of the lowest rank that threw.
-void run_as_threads(Medium medium, int world, Clock::duration timeout, const std::function<void(Transport&)>& body);
+void run_as_threads(Medium medium, int world, Clock::duration timeout,
+                    const std::function<void(Transport&)>& body);
 
 }  // namespace tutti::net

@@ -11,18 +11,24 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0x31474553'49545554;  // "TUTISEG1"
 
-constexpr std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
+constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// Between arenas, so that a buffer's counterparts do not lie at a distance that is a large power of two: first-level
-// caches that predict a way from some address bits (AMD Zen) take such addresses for one another, and a sum over
-// two of them ran at a fifth of its speed.
+// Between arenas, so that a buffer's counterparts do not lie at a distance that is a large power of two:
+// first-level caches that predict a way from some address bits (AMD Zen) take such addresses for one another,
+// and a sum over two of them ran at a fifth of its speed.
 constexpr std::size_t kStagger = std::size_t{64} << 10;
 
-std::size_t seats_at() { return kPage; }
-std::size_t channels_at(int world) { return round_up(seats_at() + sizeof(Seat) * static_cast<std::size_t>(world), kPage); }
+std::size_t seats_at() {
+  return kPage;
+}
+std::size_t channels_at(int world) {
+  return round_up(seats_at() + sizeof(Seat) * static_cast<std::size_t>(world), kPage);
+}
 std::size_t arenas_at(int world) {
   const auto w = static_cast<std::size_t>(world);
   return round_up(channels_at(world) + sizeof(Channel) * w * w, kHugePage);
@@ -60,16 +66,19 @@ Segment Segment::open(UniqueFd fd) {
   if (bytes < kPage) throw RunError("the descriptor is no shared memory of a job: too small");
   Segment segment(std::move(fd), bytes);
   const Header& h = segment.header();
-  if (h.magic != kMagic || h.world < 1 ||
-      bytes != total_bytes(segment.world(), h.arena_bytes)) {
+  if (h.magic != kMagic || h.world < 1 || bytes != total_bytes(segment.world(), h.arena_bytes)) {
     throw RunError("the descriptor is no shared memory of a job, or of another version");
   }
   return segment;
 }
 
-Segment::Header& Segment::header() const { return *reinterpret_cast<Header*>(mapping_.bytes().data()); }
+Segment::Header& Segment::header() const {
+  return *reinterpret_cast<Header*>(mapping_.bytes().data());
+}
 
-int Segment::world() const { return static_cast<int>(header().world); }
+int Segment::world() const {
+  return static_cast<int>(header().world);
+}
 
 Seat& Segment::seat(Rank rank) const {
   return reinterpret_cast<Seat*>(mapping_.bytes().data() + seats_at())[to_int(rank)];

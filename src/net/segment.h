@@ -2,13 +2,13 @@
 //
 //   | header | seat of rank 0 | seat 1 | ... | channel 0->0 | 0->1 | ... | arena 0 | arena 1 | ... |
 //
-// A *seat* is where a rank tells the others about itself: alive or gone, how far it has come, and the bell that it
-// sleeps by. A *channel* is a ring of bytes from one rank to another with one writer and one reader. An *arena* is
-// the rank's own memory, which all others can read and write (PeerMemory in transport.h).
+// A *seat* is where a rank tells the others about itself: alive or gone, how far it has come, and the bell
+// that it sleeps by. A *channel* is a ring of bytes from one rank to another with one writer and one reader.
+// An *arena* is the rank's own memory, which all others can read and write (PeerMemory in transport.h).
 //
-// Between processes the memory is an anonymous file that the launcher makes and every worker inherits; it has no
-// name, so nothing stays behind however the job ends. Between threads it is the same file, mapped once. Pages that
-// nobody touches cost nothing, so arenas are generous.
+// Between processes the memory is an anonymous file that the launcher makes and every worker inherits; it has
+// no name, so nothing stays behind however the job ends. Between threads it is the same file, mapped once.
+// Pages that nobody touches cost nothing, so arenas are generous.
 #pragma once
 
 #include <atomic>

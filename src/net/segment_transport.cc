@@ -31,7 +31,8 @@ std::vector<Rank> all_ranks(int world) {
 
 }  // namespace
 
-SegmentTransport::SegmentTransport(std::shared_ptr<const Segment> segment, Rank rank, const TransportOptions& options)
+SegmentTransport::SegmentTransport(std::shared_ptr<const Segment> segment, Rank rank,
+                                   const TransportOptions& options)
     : StreamTransport(rank, segment->world(), options),
       segment_(std::move(segment)),
       seat_(segment_->seat(rank)),
@@ -60,13 +61,14 @@ void SegmentTransport::take_seat() {
     const int pid = seat.pid.load();
     // A process that died since shows as gone when we first ask; a thread of this process says so itself.
     if (pid != ::getpid()) {
-      pidfds_[static_cast<std::size_t>(to_int(peer))] = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+      pidfds_[static_cast<std::size_t>(to_int(peer))] =
+          UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     }
   }
 }
 
-// Dekker's handshake: the sleeper counts itself, then looks; the changer changes, then looks for sleepers. With a
-// full fence between on both sides at least one of them sees the other.
+// Dekker's handshake: the sleeper counts itself, then looks; the changer changes, then looks for sleepers.
+// With a full fence between on both sides at least one of them sees the other.
 void SegmentTransport::ring(Rank whom) const {
   Seat& seat = segment_->seat(whom);
   if (seat.sleepers.load(std::memory_order_seq_cst) == 0) return;
@@ -95,7 +97,8 @@ bool SegmentTransport::gone(Rank peer) {
   return ::poll(&p, 1, 0) == 1;
 }
 
-// Who is waited for may be waiting for another: a rank that died ends the operation for all, and is the one to name.
+// Who is waited for may be waiting for another: a rank that died ends the operation for all, and is the one
+// to name.
 std::optional<Rank> SegmentTransport::killed_peer() {
   for (const Rank r : all_ranks(world())) {
     if (segment_->seat(r).state.load() != SeatState::left && gone(r)) return r;
@@ -127,7 +130,8 @@ std::size_t SegmentTransport::put(Rank to, std::span<const std::byte> bytes, boo
   Channel& channel = segment_->channel(rank(), to);
   const std::uint64_t written = channel.written.load(std::memory_order_relaxed);
   const std::uint64_t taken = channel.taken.load(std::memory_order_acquire);
-  const std::size_t n = std::min(bytes.size(), Channel::kCapacity - static_cast<std::size_t>(written - taken));
+  const std::size_t n =
+      std::min(bytes.size(), Channel::kCapacity - static_cast<std::size_t>(written - taken));
   if (n == 0) return 0;
   const std::size_t at = written % Channel::kCapacity;
   const std::size_t first = std::min(n, Channel::kCapacity - at);

@@ -1,6 +1,6 @@
-// The transport of ranks that share memory: `shm` (processes of one host) and `inproc` (threads of one process).
-// Both are this class; they differ only in how a rank's death is noticed, and both ways are always watched: a rank
-// that leaves says so in its seat, and a process that is killed is seen through its pidfd.
+// The transport of ranks that share memory: `shm` (processes of one host) and `inproc` (threads of one
+// process). Both are this class; they differ only in how a rank's death is noticed, and both ways are always
+// watched: a rank that leaves says so in its seat, and a process that is killed is seen through its pidfd.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,8 @@ namespace tutti::net {
 
 class SegmentTransport final : public StreamTransport, public PeerMemory {
  public:
-  // Takes rank's seat and waits until all others are taken. Throws Timeout, RunError if the seat is taken already.
+  // Takes rank's seat and waits until all others are taken. Throws Timeout, RunError if the seat is taken
+  // already.
   SegmentTransport(std::shared_ptr<const Segment> segment, Rank rank, const TransportOptions& options = {});
   ~SegmentTransport() override;  // leaves the seat: peers that still wait for this rank get PeerLost
   SegmentTransport(const SegmentTransport&) = delete;

@@ -69,9 +69,10 @@ void StreamTransport::check_header(const Inbound& i, const Activity& doing) cons
       i.header.length == i.expected.length) {
     return;
   }
-  throw ProtocolError(fmt::format("rank {}: rank {} sent message {} of {} bytes in {}, expected message {} of {} bytes",
-                                  to_int(rank_), to_int(i.message.from), i.header.sequence, i.header.length,
-                                  doing.text(), i.expected.sequence, i.expected.length));
+  throw ProtocolError(
+      fmt::format("rank {}: rank {} sent message {} of {} bytes in {}, expected message {} of {} bytes",
+                  to_int(rank_), to_int(i.message.from), i.header.sequence, i.header.length, doing.text(),
+                  i.expected.sequence, i.expected.length));
 }
 
 bool StreamTransport::advance(Inbound& i, const Activity& doing) {
@@ -106,13 +107,15 @@ Clock::duration StreamTransport::check_wait(Rank peer, std::optional<Rank> lost,
   return std::min<Clock::duration>(options_.timeout - waited, kLivenessSlice);
 }
 
-void StreamTransport::transfer(std::span<const Outgoing> out, std::span<const Incoming> in, const Activity& doing) {
+void StreamTransport::transfer(std::span<const Outgoing> out, std::span<const Incoming> in,
+                               const Activity& doing) {
   std::vector<Outbound> outbound;
   std::vector<Inbound> inbound;
   outbound.reserve(out.size());
   inbound.reserve(in.size());
   for (const Outgoing& m : out) {
-    outbound.push_back({m, {.sequence = sent_.at(static_cast<std::size_t>(to_int(m.to)))++, .length = m.bytes.size()}});
+    outbound.push_back(
+        {m, {.sequence = sent_.at(static_cast<std::size_t>(to_int(m.to)))++, .length = m.bytes.size()}});
   }
   for (const Incoming& m : in) {
     TUTTI_CHECK(m.consume ? !m.into.empty() || m.length == 0 : m.into.size() == m.length);
@@ -152,6 +155,8 @@ void StreamTransport::transfer(std::span<const Outgoing> out, std::span<const In
   }
 }
 
-void StreamTransport::cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+void StreamTransport::cancel() {
+  cancelled_.store(true, std::memory_order_relaxed);
+}
 
 }  // namespace tutti::net

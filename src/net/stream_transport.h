@@ -1,7 +1,7 @@
 // What every transport has in common: messages over one byte stream a peer and direction.
 //
-// A medium brings three things: put some bytes, take some bytes, and wait until either may go on. Frames, sequence
-// numbers, windows, deadlines and the texts of failures are here, once.
+// A medium brings three things: put some bytes, take some bytes, and wait until either may go on. Frames,
+// sequence numbers, windows, deadlines and the texts of failures are here, once.
 #pragma once
 
 #include <sched.h>
@@ -14,8 +14,8 @@
 
 namespace tutti::net {
 
-// Precedes every message on a stream. Both ends know what comes next, so this only ever confirms; it never decides
-// how much memory is taken.
+// Precedes every message on a stream. Both ends know what comes next, so this only ever confirms; it never
+// decides how much memory is taken.
 struct FrameHeader {
   std::uint32_t magic = 0x49545554;  // "TUTI"
   std::uint32_t sequence = 0;
@@ -26,8 +26,8 @@ static_assert(sizeof(FrameHeader) == 16);
 struct TransportOptions {
   // A peer that makes no progress for so long is given up.
   Clock::duration timeout = std::chrono::seconds(30);
-  // Whether each rank has a core to itself. A wait then spins for a moment before it sleeps; else it gives the core
-  // to whoever it waits for.
+  // Whether each rank has a core to itself. A wait then spins for a moment before it sleeps; else it gives
+  // the core to whoever it waits for.
   bool own_core = false;
 };
 
@@ -50,8 +50,8 @@ class StreamTransport : public Transport {
     std::vector<Rank> to_write;
   };
 
-  // Each moves what it can without blocking and returns how much, maybe 0. A closed stream counts as 0; the medium
-  // says so in lost_peer(). `more` promises that more follows at once.
+  // Each moves what it can without blocking and returns how much, maybe 0. A closed stream counts as 0; the
+  // medium says so in lost_peer(). `more` promises that more follows at once.
   virtual std::size_t put(Rank to, std::span<const std::byte> bytes, bool more) = 0;
   virtual std::size_t take(Rank from, std::span<std::byte> into) = 0;
 
@@ -67,9 +67,10 @@ class StreamTransport : public Transport {
 
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
-  // Ends a wait for `peer` that began at `since`: throws if it was cancelled, if the peer is lost or if the time is
-  // over. How long the caller may sleep before it asks again is the result.
-  Clock::duration check_wait(Rank peer, std::optional<Rank> lost, Clock::time_point since, const Activity& doing);
+  // Ends a wait for `peer` that began at `since`: throws if it was cancelled, if the peer is lost or if the
+  // time is over. How long the caller may sleep before it asks again is the result.
+  Clock::duration check_wait(Rank peer, std::optional<Rank> lost, Clock::time_point since,
+                             const Activity& doing);
 
  private:
   struct Outbound;

@@ -10,8 +10,8 @@
 namespace tutti::net {
 namespace {
 
-// One call moves at most this much, so that neither direction starves the other. Few large calls beat many small
-// ones: each holds the socket's lock, and each read that empties the socket sends an acknowledgement.
+// One call moves at most this much, so that neither direction starves the other. Few large calls beat many
+// small ones: each holds the socket's lock, and each read that empties the socket sends an acknowledgement.
 constexpr std::size_t kPiece = 4 << 20;
 
 }  // namespace
@@ -42,7 +42,8 @@ std::size_t TcpTransport::take(Rank from, std::span<std::byte> into) {
 }
 
 void TcpTransport::wait(const Interest& interest, Clock::duration at_most) {
-  // All peers are watched for hanging up: whoever dies is named by every rank that waits, not only by its neighbours.
+  // All peers are watched for hanging up: whoever dies is named by every rank that waits, not only by its
+  // neighbours.
   std::vector<pollfd> fds(sockets_.size());
   for (std::size_t i = 0; i < fds.size(); ++i) fds[i] = {closed_[i] ? -1 : sockets_[i].get(), POLLRDHUP, 0};
   for (const Rank r : interest.to_read) fds[static_cast<std::size_t>(to_int(r))].events |= POLLIN;
@@ -51,7 +52,8 @@ void TcpTransport::wait(const Interest& interest, Clock::duration at_most) {
   if (::poll(fds.data(), fds.size(), static_cast<int>(ms)) <= 0) return;
   for (std::size_t i = 0; i < fds.size(); ++i) {
     // With data still to read the end shows when it has been read.
-    if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 && (fds[i].revents & POLLIN) == 0) closed_[i] = true;
+    if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 && (fds[i].revents & POLLIN) == 0)
+      closed_[i] = true;
   }
 }
 
@@ -99,8 +101,7 @@ Endpoint Mesh::endpoint() const {
 }
 
 std::unique_ptr<TcpTransport> Mesh::connect(const std::vector<Endpoint>& peers,
-                                            const TransportOptions& options,
-                                            std::uint64_t* strangers) {
+                                            const TransportOptions& options, std::uint64_t* strangers) {
   State& s = *state_;
   TUTTI_CHECK(peers.size() == s.sockets.size());
   const auto deadline = Deadline::in(options.timeout);
@@ -110,7 +111,8 @@ std::unique_ptr<TcpTransport> Mesh::connect(const std::vector<Endpoint>& peers,
   }
   for (std::size_t i = self + 1; i < peers.size(); ++i) {
     while (!s.sockets[i]) {
-      if (deadline.passed()) throw Timeout({s.rank, Rank{static_cast<int>(i)}, "connecting", deadline.waited()});
+      if (deadline.passed())
+        throw Timeout({s.rank, Rank{static_cast<int>(i)}, "connecting", deadline.waited()});
       s.io.run_one_for(deadline.left());
     }
   }

@@ -32,8 +32,9 @@ class Mesh {
 
   Endpoint endpoint() const;
 
-  // Calls every rank below, takes in every rank above, stops listening. The transport's time-out is this call's,
-  // too. `strangers`, if given, receives how many connections were refused. Throws Timeout, PeerLost, AuthError.
+  // Calls every rank below, takes in every rank above, stops listening. The transport's time-out is this
+  // call's, too. `strangers`, if given, receives how many connections were refused. Throws Timeout, PeerLost,
+  // AuthError.
   std::unique_ptr<TcpTransport> connect(const std::vector<Endpoint>& peers, const TransportOptions& options,
                                         std::uint64_t* strangers = nullptr);
 

@@ -1,9 +1,10 @@
 // Ordered, reliable messages between the ranks of a job.
 //
-// One interface, three media: ranks that are threads (inproc), processes of one host (shm) and processes anywhere
-// (tcp). They are held to one contract, src/net/transport_contract_test.cc:
+// One interface, three media: ranks that are threads (inproc), processes of one host (shm) and processes
+// anywhere (tcp). They are held to one contract, src/net/transport_contract_test.cc:
 //   - messages from a to b arrive complete, in order, once;
-//   - every blocking call ends: with its work done, or, when a peer makes no progress for the transport's time-out,
+//   - every blocking call ends: with its work done, or, when a peer makes no progress for the transport's
+//   time-out,
 //     with Timeout, or, when a peer's process or connection is gone, at once with PeerLost;
 //   - a length that differs between the two ends is a ProtocolError, found before any byte of it is stored.
 #pragma once
@@ -32,8 +33,9 @@ struct Outgoing {
   std::span<const std::byte> bytes;
 };
 
-// A message of `length` bytes. Without `consume`, `into` takes all of it. With `consume`, `into` is a window: each
-// time it is full, and at the end, consume(offset, piece) is called, in order, and the window is used again.
+// A message of `length` bytes. Without `consume`, `into` takes all of it. With `consume`, `into` is a window:
+// each time it is full, and at the end, consume(offset, piece) is called, in order, and the window is used
+// again.
 struct Incoming {
   Rank from{};
   std::span<std::byte> into;
@@ -44,8 +46,9 @@ struct Incoming {
 // Memory of all ranks of one host, mapped by each of them; an optional power of a transport.
 //
 // Every rank owns one arena of equal size and layout, so a buffer at some offset of one rank's arena has its
-// counterpart at the same offset of each other's. Ranks keep step by counters: advance() publishes that this rank
-// has reached a count, await() waits for a peer to reach it. Writes before advance() are seen after await().
+// counterpart at the same offset of each other's. Ranks keep step by counters: advance() publishes that this
+// rank has reached a count, await() waits for a peer to reach it. Writes before advance() are seen after
+// await().
 class PeerMemory {
  public:
   virtual ~PeerMemory() = default;
@@ -62,9 +65,10 @@ class Transport {
   virtual Rank rank() const = 0;
   virtual int world() const = 0;
 
-  // Moves all these messages, each way at once; returns when all have left (their memory may be reused) and all
-  // have arrived. At most one message a peer in each direction. Throws PeerLost, Timeout, ProtocolError.
-  virtual void transfer(std::span<const Outgoing> out, std::span<const Incoming> in, const Activity& doing) = 0;
+  // Moves all these messages, each way at once; returns when all have left (their memory may be reused) and
+  // all have arrived. At most one message a peer in each direction. Throws PeerLost, Timeout, ProtocolError.
+  virtual void transfer(std::span<const Outgoing> out, std::span<const Incoming> in,
+                        const Activity& doing) = 0;
 
   // The peers' memory where ranks share a host, else null. Lives as long as the transport.
   virtual PeerMemory* peer_memory() = 0;

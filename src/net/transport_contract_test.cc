@@ -19,13 +19,15 @@ constexpr Activity kDoing{"test"};
 
 std::vector<std::byte> pattern(std::size_t n, int seed) {
   std::vector<std::byte> bytes(n);
-  for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>((i * 31 + static_cast<std::size_t>(seed) * 7) % 251);
+  for (std::size_t i = 0; i < n; ++i)
+    bytes[i] = static_cast<std::byte>((i * 31 + static_cast<std::size_t>(seed) * 7) % 251);
   return bytes;
 }
 
 class TransportContract : public ::testing::TestWithParam<Medium> {
  protected:
-  static void run(int world, const std::function<void(Transport&)>& body, Clock::duration timeout = kPatience) {
+  static void run(int world, const std::function<void(Transport&)>& body,
+                  Clock::duration timeout = kPatience) {
     run_as_threads(GetParam(), world, timeout, body);
   }
 };
@@ -89,10 +91,11 @@ TEST_P(TransportContract, WindowIsHandedOverPieceByPieceInOrder) {
     if (t.rank() == Rank{0}) return send(t, Rank{1}, sent, kDoing);
     std::vector<std::byte> window(4096);
     std::vector<std::byte> got;
-    const Incoming in[] = {{Rank{0}, window, sent.size(), [&](std::size_t offset, std::span<const std::byte> piece) {
-                              ASSERT_EQ(offset, got.size());
-                              got.insert(got.end(), piece.begin(), piece.end());
-                            }}};
+    const Incoming in[] = {
+        {Rank{0}, window, sent.size(), [&](std::size_t offset, std::span<const std::byte> piece) {
+           ASSERT_EQ(offset, got.size());
+           got.insert(got.end(), piece.begin(), piece.end());
+         }}};
     t.transfer({}, in, kDoing);
     EXPECT_EQ(got, sent);
   });

@@ -34,6 +34,8 @@ nlohmann::json to_json(const Event& event) {
   return json;
 }
 
-Event from_json(const nlohmann::json& json) { return read(json.at("event").get<std::string>(), json); }
+Event from_json(const nlohmann::json& json) {
+  return read(json.at("event").get<std::string>(), json);
+}
 
 }  // namespace tutti::observe

@@ -1,7 +1,7 @@
 // What happens in a run, as typed events.
 //
-// Libraries never print: they emit events to a sink. The command line draws a progress bar from them, metrics.jsonl
-// keeps them, a report reads them back.
+// Libraries never print: they emit events to a sink. The command line draws a progress bar from them,
+// metrics.jsonl keeps them, a report reads them back.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,12 @@ namespace tutti::observe {
 namespace {
 
 TEST(Event, EveryKindSurvivesTheWayThroughJson) {
-  const Event events[] = {RunStarted{1, 2, 3, "ring"}, StepDone{.step = 7, .loss = 0.5}, Evaluated{.accuracy = 0.9},
-                          CheckpointSaved{5, "a"},     Resumed{5, "b"},                  Note{"c"}};
+  const Event events[] = {RunStarted{1, 2, 3, "ring"},
+                          StepDone{.step = 7, .loss = 0.5},
+                          Evaluated{.accuracy = 0.9},
+                          CheckpointSaved{5, "a"},
+                          Resumed{5, "b"},
+                          Note{"c"}};
   for (const Event& e : events) {
     const auto json = to_json(e);
     EXPECT_EQ(from_json(json).index(), e.index());
@@ -29,7 +33,8 @@ TEST(JsonlSink, WritesOneLineAnEventAndAppends) {
   const auto path = folder.path() / "metrics.jsonl";
   JsonlSink(path).emit(Note{"one"});
   JsonlSink(path).emit(Note{"two\nlines"});
-  EXPECT_EQ(read_file(path), "{\"event\":\"note\",\"text\":\"one\"}\n{\"event\":\"note\",\"text\":\"two\\nlines\"}\n");
+  EXPECT_EQ(read_file(path),
+            "{\"event\":\"note\",\"text\":\"one\"}\n{\"event\":\"note\",\"text\":\"two\\nlines\"}\n");
 }
 
 }  // namespace

@@ -11,7 +11,9 @@ JsonlSink::JsonlSink(const std::filesystem::path& path)
   if (!fd_) throw_errno("cannot write " + name_);
 }
 
-void JsonlSink::emit(const Event& event) { write_line(to_json(event)); }
+void JsonlSink::emit(const Event& event) {
+  write_line(to_json(event));
+}
 
 void JsonlSink::write_line(const nlohmann::json& json) {
   const std::string line = json.dump() + "\n";

@@ -8,7 +8,9 @@ namespace {
 
 constexpr const char* kLaneNames[] = {"compute", "exchange", "waiting"};
 
-double microseconds(Clock::duration d) { return std::chrono::duration<double, std::micro>(d).count(); }
+double microseconds(Clock::duration d) {
+  return std::chrono::duration<double, std::micro>(d).count();
+}
 
 nlohmann::json metadata(Rank rank, int lane, const char* kind, const std::string& name) {
   return {{"ph", "M"}, {"pid", to_int(rank)}, {"tid", lane}, {"name", kind}, {"args", {{"name", name}}}};

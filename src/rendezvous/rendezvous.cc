@@ -53,7 +53,8 @@ struct Rendezvous::State : std::enable_shared_from_this<State> {
                      });
   }
 
-  // It proved the secret and then left or broke off. The others learn of it from the launcher or by their deadline.
+  // It proved the secret and then left or broke off. The others learn of it from the launcher or by their
+  // deadline.
   void dismiss(Rank from) {
     guests.erase(from);
     ++broken;
@@ -90,13 +91,16 @@ net::Endpoint Rendezvous::endpoint() const {
   return {e.address().to_string(), e.port()};
 }
 
-std::uint64_t Rendezvous::strangers() const { return state_->acceptor.strangers() + state_->broken; }
+std::uint64_t Rendezvous::strangers() const {
+  return state_->acceptor.strangers() + state_->broken;
+}
 
-std::vector<net::Endpoint> join(const net::Endpoint& rendezvous, const net::Secret& secret, Rank self, int world,
-                                const net::Endpoint& mine, Deadline deadline) {
+std::vector<net::Endpoint> join(const net::Endpoint& rendezvous, const net::Secret& secret, Rank self,
+                                int world, const net::Endpoint& mine, Deadline deadline) {
   const UniqueFd fd = net::dial(rendezvous, secret, self, net::kRendezvous, deadline);
   const Card card = card_of(mine);
-  net::write_exactly(fd.get(), std::as_bytes(std::span(&card, 1)), self, net::kRendezvous, "rendezvous", deadline);
+  net::write_exactly(fd.get(), std::as_bytes(std::span(&card, 1)), self, net::kRendezvous, "rendezvous",
+                     deadline);
   std::vector<Card> cards(static_cast<std::size_t>(world));
   net::read_exactly(fd.get(), std::as_writable_bytes(std::span(cards)), self, net::kRendezvous, "rendezvous",
                     deadline);

@@ -1,8 +1,8 @@
 // How ranks that do not know each other's addresses find each other.
 //
-// The launcher runs one Rendezvous. Each rank connects, proves the secret, says where it listens, and gets the list
-// of all once all have come. The port stays open, and guarded, as long as the job runs: a stranger is closed and
-// counted.
+// The launcher runs one Rendezvous. Each rank connects, proves the secret, says where it listens, and gets
+// the list of all once all have come. The port stays open, and guarded, as long as the job runs: a stranger
+// is closed and counted.
 #pragma once
 
 #include <map>
@@ -33,9 +33,9 @@ class Rendezvous {
   std::shared_ptr<State> state_;
 };
 
-// A rank's side: announces `mine` and returns every rank's endpoint. Blocks until all have come. Throws Timeout,
-// PeerLost, AuthError.
-std::vector<net::Endpoint> join(const net::Endpoint& rendezvous, const net::Secret& secret, Rank self, int world,
-                                const net::Endpoint& mine, Deadline deadline);
+// A rank's side: announces `mine` and returns every rank's endpoint. Blocks until all have come. Throws
+// Timeout, PeerLost, AuthError.
+std::vector<net::Endpoint> join(const net::Endpoint& rendezvous, const net::Secret& secret, Rank self,
+                                int world, const net::Endpoint& mine, Deadline deadline);
 
 }  // namespace tutti::rendezvous

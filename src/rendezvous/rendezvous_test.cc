@@ -44,7 +44,8 @@ TEST(Rendezvous, EveryRankLearnsWhereEveryOtherListens) {
 TEST(Rendezvous, StrangersAndWrongSecretsDoNotDisturb) {
   Host host(1);
   const auto where = host.rendezvous.endpoint();
-  EXPECT_THROW(join(where, net::make_secret(), Rank{0}, 1, {"127.0.0.1", 1}, Deadline::in(kPatience)), AuthError);
+  EXPECT_THROW(join(where, net::make_secret(), Rank{0}, 1, {"127.0.0.1", 1}, Deadline::in(kPatience)),
+               AuthError);
   boost::asio::io_context io;
   net::Tcp::socket garbage(io);
   garbage.connect({boost::asio::ip::make_address(where.host), where.port});

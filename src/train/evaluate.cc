@@ -11,7 +11,8 @@ constexpr std::size_t kEvaluationBatch = 250;
 
 }  // namespace
 
-torch::Tensor as_images(const float* pixels, std::int64_t count, const models::ModelInfo& info, bool channels_last) {
+torch::Tensor as_images(const float* pixels, std::int64_t count, const models::ModelInfo& info,
+                        bool channels_last) {
   const std::int64_t plane = info.height * info.width;
   // With one channel both orders are the same bytes; strides alone tell libtorch which kernels to take.
   const std::int64_t channel_stride = channels_last && info.channels == 1 ? 1 : plane;
@@ -19,8 +20,9 @@ torch::Tensor as_images(const float* pixels, std::int64_t count, const models::M
                           {info.channels * plane, channel_stride, info.width, 1}, torch::kFloat32);
 }
 
-Evaluation evaluate(models::Model& model, const models::ModelInfo& info, bool channels_last, const data::ImageSet& set,
-                    const data::PixelTable& table, collectives::Communicator& all) {
+Evaluation evaluate(models::Model& model, const models::ModelInfo& info, bool channels_last,
+                    const data::ImageSet& set, const data::PixelTable& table,
+                    collectives::Communicator& all) {
   const torch::NoGradGuard no_grad;
   model.eval();
   const auto part = data::share_of(set.size(), static_cast<std::size_t>(all.world()),

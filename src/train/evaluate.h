@@ -14,10 +14,11 @@ struct Evaluation {
 };
 
 // The strides that make a batch of count images `channels_last`, or row-major.
-torch::Tensor as_images(const float* pixels, std::int64_t count, const models::ModelInfo& info, bool channels_last);
+torch::Tensor as_images(const float* pixels, std::int64_t count, const models::ModelInfo& info,
+                        bool channels_last);
 
 // A collective call: all ranks get the result. Leaves the model in training mode.
-Evaluation evaluate(models::Model& model, const models::ModelInfo& info, bool channels_last, const data::ImageSet& set,
-                    const data::PixelTable& table, collectives::Communicator& all);
+Evaluation evaluate(models::Model& model, const models::ModelInfo& info, bool channels_last,
+                    const data::ImageSet& set, const data::PixelTable& table, collectives::Communicator& all);
 
 }  // namespace tutti::train

@@ -8,7 +8,9 @@
 
 namespace tutti::train {
 
-inline double milliseconds(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
+inline double milliseconds(Clock::duration d) {
+  return std::chrono::duration<double, std::milli>(d).count();
+}
 
 // The q-quantile by nearest rank; 0 of nothing.
 double quantile(std::vector<double> values, double q);
@@ -31,7 +33,7 @@ struct RankReport {
   std::uint64_t bytes_sent = 0;
   std::string parameters_sha256;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, compute_ms, exchange_ms, exposed_exchange_ms, train_loss, bytes_sent,
-                                   parameters_sha256)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, compute_ms, exchange_ms, exposed_exchange_ms, train_loss,
+                                   bytes_sent, parameters_sha256)
 
 }  // namespace tutti::train

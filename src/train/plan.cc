@@ -12,11 +12,12 @@ RunPlan make_plan(const config::TrainConfig& c, std::size_t samples) {
   plan.batch = c.global_batch > 0 ? c.global_batch / c.workers : c.batch;
   const auto n = static_cast<std::int64_t>(samples);
   if (plan.batch > n / c.workers) {
-    throw ConfigError(fmt::format("a batch of {} for each of {} workers is larger than the data: {} has {} samples",
-                                  plan.batch, c.workers, c.data, n));
+    throw ConfigError(
+        fmt::format("a batch of {} for each of {} workers is larger than the data: {} has {} samples",
+                    plan.batch, c.workers, c.data, n));
   }
-  plan.steps_per_epoch = static_cast<std::int64_t>(
-      data::steps_per_epoch(samples, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(c.workers)));
+  plan.steps_per_epoch = static_cast<std::int64_t>(data::steps_per_epoch(
+      samples, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(c.workers)));
   plan.total_steps = c.steps > 0 ? c.steps : std::max<std::int64_t>(c.epochs, 1) * plan.steps_per_epoch;
   plan.warm_up = {.base_lr = c.lr, .workers = c.workers, .scale_lr = c.scale_lr};
   plan.warm_up.steps =

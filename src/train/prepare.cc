@@ -24,26 +24,28 @@ void check_fits(const models::ModelInfo& model, const data::DatasetInfo& data) {
       same(model.classes, data.classes)) {
     return;
   }
-  throw ConfigError(fmt::format("model {} takes {}x{}x{} images of {} classes, data {} has {}x{}x{} of {}", model.name,
-                                model.channels, model.height, model.width, model.classes, data.name, data.channels,
-                                data.rows, data.cols, data.classes));
+  throw ConfigError(fmt::format("model {} takes {}x{}x{} images of {} classes, data {} has {}x{}x{} of {}",
+                                model.name, model.channels, model.height, model.width, model.classes,
+                                data.name, data.channels, data.rows, data.cols, data.classes));
 }
 
 void check_set(const data::ImageSet& set, const data::DatasetInfo& info, const std::string& file) {
   if (set.rows() == info.rows && set.cols() == info.cols) return;
-  throw DataError(fmt::format("{}: offset 8: images of {}x{}, expected {}x{}", file, set.rows(), set.cols(), info.rows,
-                              info.cols));
+  throw DataError(fmt::format("{}: offset 8: images of {}x{}, expected {}x{}", file, set.rows(), set.cols(),
+                              info.rows, info.cols));
 }
 
 // What must be as it was, or the run would not be the one that it goes on.
-void check_same_run(const config::TrainConfig& now, const config::TrainConfig& then, const std::string& folder) {
+void check_same_run(const config::TrainConfig& now, const config::TrainConfig& then,
+                    const std::string& folder) {
   const nlohmann::json a = now;
   const nlohmann::json b = then;
-  for (const char* key : {"model", "data", "strategy", "workers", "batch", "global_batch", "optimizer", "lr", "momentum",
-                          "beta1", "beta2", "epsilon", "weight_decay", "scale_lr", "seed", "bucket_bytes"}) {
+  for (const char* key :
+       {"model", "data", "strategy", "workers", "batch", "global_batch", "optimizer", "lr", "momentum",
+        "beta1", "beta2", "epsilon", "weight_decay", "scale_lr", "seed", "bucket_bytes"}) {
     if (a[key] != b[key]) {
-      throw ConfigError(
-          fmt::format("--resume {}: that run has {} {}, this one {}", folder, key, b[key].dump(), a[key].dump()));
+      throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
+                                    b[key].dump(), a[key].dump()));
     }
   }
 }
@@ -76,8 +78,10 @@ void prepare_out(const fs::path& out, bool fresh) {
   fs::remove_all(out / "checkpoints", e);
 }
 
-// Opens and checks all four files, decoding gzip once for all workers of the host. Returns the training samples.
-std::size_t prepare_data(const data::DatasetInfo& info, const std::vector<fs::path>& roots, Prepared& prepared) {
+// Opens and checks all four files, decoding gzip once for all workers of the host. Returns the training
+// samples.
+std::size_t prepare_data(const data::DatasetInfo& info, const std::vector<fs::path>& roots,
+                         Prepared& prepared) {
   const auto located = data::locate(info, roots);
   std::size_t samples = 0;
   for (const std::size_t part : {0, 2}) {  // training, test
@@ -113,8 +117,8 @@ config::TrainConfig config_of_run(const std::string& run_folder) {
   return checkpoint::load(latest->path).meta.at("config").get<config::TrainConfig>();
 }
 
-Prepared prepare(config::TrainConfig c, const std::vector<fs::path>& data_roots, std::optional<int> threads_wish,
-                 const std::string& now) {
+Prepared prepare(config::TrainConfig c, const std::vector<fs::path>& data_roots,
+                 std::optional<int> threads_wish, const std::string& now) {
   config::validate(c);
   const auto& strategy = exchange::find_strategy(c.strategy);
   if (strategy.one_worker_only && c.workers != 1) {
@@ -132,7 +136,8 @@ Prepared prepare(config::TrainConfig c, const std::vector<fs::path>& data_roots,
     const int share = static_cast<int>(allowed_cores().size()) / c.workers;
     c.threads = threads_wish.value_or(std::max(1, share));
   }
-  if (c.out.empty()) c.out = c.resume.empty() ? fmt::format("runs/{}-{}-{}", c.model, c.strategy, now) : c.resume;
+  if (c.out.empty())
+    c.out = c.resume.empty() ? fmt::format("runs/{}-{}-{}", c.model, c.strategy, now) : c.resume;
 
   Prepared prepared;
   const std::size_t samples = prepare_data(data, data_roots, prepared);

@@ -15,7 +15,7 @@ namespace tutti::train {
 // What every worker receives: the resolved config and files that can be mapped as they are.
 struct Setup {
   config::TrainConfig config;
-  std::array<std::string, 4> files;     // by data::FileRole
+  std::array<std::string, 4> files;       // by data::FileRole
   std::optional<std::string> checkpoint;  // step folder to go on from
 };
 
@@ -27,13 +27,13 @@ struct Prepared {
   std::vector<UniqueFd> keep_open;  // memory behind `files`; workers inherit these numbers
 };
 
-// The config that a run folder's last checkpoint was written under. Throws DataError if there is none or it is
-// damaged.
+// The config that a run folder's last checkpoint was written under. Throws DataError if there is none or it
+// is damaged.
 config::TrainConfig config_of_run(const std::string& run_folder);
 
-// Checks names, numbers, data files, the checkpoint to resume and the run folder; resolves what was left open.
-// `now` names the default run folder. Throws ConfigError, DataError. Leaves the run folder empty of an earlier run,
-// or, when resuming, as it is.
+// Checks names, numbers, data files, the checkpoint to resume and the run folder; resolves what was left
+// open. `now` names the default run folder. Throws ConfigError, DataError. Leaves the run folder empty of an
+// earlier run, or, when resuming, as it is.
 Prepared prepare(config::TrainConfig config, const std::vector<std::filesystem::path>& data_roots,
                  std::optional<int> threads_wish, const std::string& now);
 

@@ -15,14 +15,16 @@ std::vector<std::span<float>> parameters_of(grad::Buckets& buckets) {
   return flat;
 }
 
-std::string slot_prefix(const exchange::Updater& updater, int slot) { return std::string(updater.slot_name(slot)) + "."; }
+std::string slot_prefix(const exchange::Updater& updater, int slot) {
+  return std::string(updater.slot_name(slot)) + ".";
+}
 
 const checkpoint::TensorView& fitting(const checkpoint::SafetensorsFile& file, const std::string& name,
                                       const torch::Tensor& like) {
   const checkpoint::TensorView& found = file.at(name);
   if (found.dtype != DType::f32 || torch::IntArrayRef(found.shape) != like.sizes()) {
-    throw DataError(fmt::format("{}: tensor {} is {} {}, the model's is float32 {}", file.path().string(), name,
-                                name_of(found.dtype), checkpoint::shape_text(found.shape),
+    throw DataError(fmt::format("{}: tensor {} is {} {}, the model's is float32 {}", file.path().string(),
+                                name, name_of(found.dtype), checkpoint::shape_text(found.shape),
                                 checkpoint::shape_text(like.sizes().vec())));
   }
   return found;
@@ -40,8 +42,9 @@ void Snapshot::add(const std::string& prefix, const Named& tensors) {
   for (const auto& [name, tensor] : tensors) {
     copies_.push_back(tensor.detach().clone(torch::MemoryFormat::Contiguous));
     const torch::Tensor& copy = copies_.back();
-    views_.push_back({prefix + name, DType::f32, copy.sizes().vec(),
-                      std::as_bytes(std::span(copy.data_ptr<float>(), static_cast<std::size_t>(copy.numel())))});
+    views_.push_back(
+        {prefix + name, DType::f32, copy.sizes().vec(),
+         std::as_bytes(std::span(copy.data_ptr<float>(), static_cast<std::size_t>(copy.numel())))});
   }
 }
 
@@ -61,7 +64,8 @@ Snapshot snapshot_optimizer(grad::Buckets& buckets, exchange::Updater& updater) 
 
 void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, exchange::Updater& updater) {
   std::vector<std::pair<const checkpoint::TensorView*, torch::Tensor>> copies;
-  const auto plan = [&](const checkpoint::SafetensorsFile& file, const std::string& prefix, const Named& views) {
+  const auto plan = [&](const checkpoint::SafetensorsFile& file, const std::string& prefix,
+                        const Named& views) {
     for (const auto& [name, view] : views) copies.emplace_back(&fitting(file, prefix + name, view), view);
   };
   plan(from.model, "", buckets.named_views(parameters_of(buckets)));

@@ -27,8 +27,8 @@ Snapshot snapshot_parameters(grad::Buckets& buckets);
 // Named "exp_avg.conv1.weight" and so on.
 Snapshot snapshot_optimizer(grad::Buckets& buckets, exchange::Updater& updater);
 
-// Fills parameters and optimizer state from a verified checkpoint. Throws DataError that names what is missing or
-// of another shape; nothing is changed then.
+// Fills parameters and optimizer state from a verified checkpoint. Throws DataError that names what is
+// missing or of another shape; nothing is changed then.
 void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, exchange::Updater& updater);
 
 }  // namespace tutti::train

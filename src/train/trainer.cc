@@ -18,7 +18,8 @@ namespace {
 
 using observe::Lane;
 
-data::ImageSet open_part(const Setup& setup, data::FileRole images, data::FileRole labels, std::size_t classes) {
+data::ImageSet open_part(const Setup& setup, data::FileRole images, data::FileRole labels,
+                         std::size_t classes) {
   return data::ImageSet::open(setup.files[static_cast<std::size_t>(images)],
                               setup.files[static_cast<std::size_t>(labels)], classes);
 }
@@ -33,7 +34,8 @@ class Trainer {
         dataset_(data::find_dataset(config_.data)),
         channels_last_(config_.memory_format == "channels-last"),
         strategy_(exchange::find_strategy(config_.strategy)),
-        training_(open_part(setup, data::FileRole::train_images, data::FileRole::train_labels, dataset_.classes)),
+        training_(
+            open_part(setup, data::FileRole::train_images, data::FileRole::train_labels, dataset_.classes)),
         test_(open_part(setup, data::FileRole::test_images, data::FileRole::test_labels, dataset_.classes)),
         table_(data::normalising_table(dataset_.mean, dataset_.deviation)),
         plan_(make_plan(config_, training_.size())),
@@ -140,12 +142,13 @@ class Trainer {
     const auto begin = Clock::now();
     const auto count = static_cast<std::int64_t>(batch.count);
     const auto images = as_images(batch.pixels.data(), count, info_, channels_last_);
-    const auto labels = torch::from_blob(const_cast<std::int64_t*>(batch.labels.data()), {count}, torch::kInt64);
+    const auto labels =
+        torch::from_blob(const_cast<std::int64_t*>(batch.labels.data()), {count}, torch::kInt64);
     torch::Tensor loss = torch::nn::functional::cross_entropy(model_->forward(images), labels);
     const auto forward_done = Clock::now();
     trace_.add(Lane::compute, "forward", begin, forward_done);
-    // The mean of the ranks' gradients shall be the gradient of the mean over all samples, also where the last
-    // batch of an epoch is not shared evenly.
+    // The mean of the ranks' gradients shall be the gradient of the mean over all samples, also where the
+    // last batch of an epoch is not shared evenly.
     const double weight = static_cast<double>(count) * all_.world() / static_cast<double>(batch.global_count);
     (weight == 1.0 ? loss : loss * weight).backward();
     trace_.add(Lane::compute, "backward", forward_done, Clock::now());
@@ -184,8 +187,9 @@ class Trainer {
     r.exposed_exchange_ms = quantile(series_.exposed, 0.5);
     const std::size_t tail = std::min(series_.loss.size(), static_cast<std::size_t>(plan_.steps_per_epoch));
     if (tail > 0) {
-      r.train_loss = std::accumulate(series_.loss.end() - static_cast<std::ptrdiff_t>(tail), series_.loss.end(), 0.0) /
-                     static_cast<double>(tail);
+      r.train_loss =
+          std::accumulate(series_.loss.end() - static_cast<std::ptrdiff_t>(tail), series_.loss.end(), 0.0) /
+          static_cast<double>(tail);
     }
     r.bytes_sent = exchanged_bytes_;
     r.parameters_sha256 = to_hex(checkpoint::parameters_digest(snapshot_parameters(buckets_).views()));
@@ -194,14 +198,16 @@ class Trainer {
 
   nlohmann::json summarise() {
     const auto texts = collectives::gather_text(all_, nlohmann::json(report()).dump(), "reports");
-    const auto traces = collectives::gather_text(all_, config_.trace ? trace_.events().dump() : "[]", "traces");
+    const auto traces =
+        collectives::gather_text(all_, config_.trace ? trace_.events().dump() : "[]", "traces");
     if (!first()) return nullptr;
     std::vector<RankReport> ranks;
     for (const auto& text : texts) ranks.push_back(nlohmann::json::parse(text).get<RankReport>());
     if (config_.trace) {
       std::vector<nlohmann::json> parsed;
       for (const auto& text : traces) parsed.push_back(nlohmann::json::parse(text));
-      write_file_atomically(std::filesystem::path(config_.out) / "trace.json", observe::join_traces(parsed).dump());
+      write_file_atomically(std::filesystem::path(config_.out) / "trace.json",
+                            observe::join_traces(parsed).dump());
     }
     return make_summary(ranks);
   }
@@ -215,30 +221,31 @@ class Trainer {
     auto replicas = nlohmann::json::array();
     for (const RankReport& r : ranks) replicas.push_back(r.parameters_sha256);
     const double seconds = std::accumulate(series_.step.begin(), series_.step.end(), 0.0) / 1000.0;
-    nlohmann::json s = {{"model", config_.model},
-                        {"data", config_.data},
-                        {"strategy", config_.strategy},
-                        {"workers", config_.workers},
-                        {"servers", 0},
-                        {"steps", plan_.total_steps},
-                        {"batch_per_worker", plan_.batch},
-                        {"seed", config_.seed},
-                        {"reproducible", false},
-                        {"samples_per_second", static_cast<double>(samples_) / seconds},
-                        {"step_ms", {{"median", quantile(series_.step, 0.5)}, {"p90", quantile(series_.step, 0.9)}}},
-                        {"compute_ms", mean(&RankReport::compute_ms)},
-                        {"exchange_ms", mean(&RankReport::exchange_ms)},
-                        {"exposed_exchange_ms", mean(&RankReport::exposed_exchange_ms)},
-                        {"bytes_sent_per_worker", static_cast<std::uint64_t>(mean(&RankReport::bytes_sent))},
-                        {"bytes_sent_per_server", 0},
-                        {"train_loss", mean(&RankReport::train_loss)},
-                        {"test_loss", nullptr},
-                        {"test_accuracy", nullptr},
-                        {"wall_seconds", milliseconds(Clock::now() - born_) / 1000.0},
-                        {"parameters_sha256", ranks[0].parameters_sha256},
-                        {"replicas_sha256", replicas},
-                        {"config", config_},
-                        {"version", kVersion}};
+    nlohmann::json s = {
+        {"model", config_.model},
+        {"data", config_.data},
+        {"strategy", config_.strategy},
+        {"workers", config_.workers},
+        {"servers", 0},
+        {"steps", plan_.total_steps},
+        {"batch_per_worker", plan_.batch},
+        {"seed", config_.seed},
+        {"reproducible", false},
+        {"samples_per_second", static_cast<double>(samples_) / seconds},
+        {"step_ms", {{"median", quantile(series_.step, 0.5)}, {"p90", quantile(series_.step, 0.9)}}},
+        {"compute_ms", mean(&RankReport::compute_ms)},
+        {"exchange_ms", mean(&RankReport::exchange_ms)},
+        {"exposed_exchange_ms", mean(&RankReport::exposed_exchange_ms)},
+        {"bytes_sent_per_worker", static_cast<std::uint64_t>(mean(&RankReport::bytes_sent))},
+        {"bytes_sent_per_server", 0},
+        {"train_loss", mean(&RankReport::train_loss)},
+        {"test_loss", nullptr},
+        {"test_accuracy", nullptr},
+        {"wall_seconds", milliseconds(Clock::now() - born_) / 1000.0},
+        {"parameters_sha256", ranks[0].parameters_sha256},
+        {"replicas_sha256", replicas},
+        {"config", config_},
+        {"version", kVersion}};
     if (evaluation_) {
       s["test_loss"] = evaluation_->loss;
       s["test_accuracy"] = evaluation_->accuracy;

@@ -4,11 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/random.h"
 #include "base/scratch_folder.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/diff.h"
-#include "data/idx_fixture.h"
+#include "data/bars_fixture.h"
 #include "net/inproc.h"
 
 namespace tutti::train {
@@ -18,34 +17,9 @@ struct NullSink final : observe::EventSink {
   void emit(const observe::Event&) override {}
 };
 
-// Images in which the class is a bright bar at its own height, with noise: quickly learned.
-void write_data(const std::filesystem::path& folder, const std::string& part, std::size_t count) {
-  SplitMix64 random(count);
-  std::vector<std::uint8_t> pixels;
-  std::vector<std::uint8_t> labels;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto label = static_cast<std::uint8_t>(random.below(10));
-    labels.push_back(label);
-    for (std::size_t p = 0; p < 28 * 28; ++p) {
-      const bool bar = p / 28 / 2 == label + 2U;
-      pixels.push_back(static_cast<std::uint8_t>(random.below(60) + (bar ? 190 : 0)));
-    }
-  }
-  std::filesystem::create_directories(folder);
-  const auto n = static_cast<std::uint32_t>(count);
-  const auto text = [](const std::vector<std::uint8_t>& bytes) { return std::string(bytes.begin(), bytes.end()); };
-  using data::fixture::big_endian;
-  write_file_atomically(folder / (part + "-images-idx3-ubyte"),
-                        big_endian(0x803) + big_endian(n) + big_endian(28) + big_endian(28) + text(pixels));
-  write_file_atomically(folder / (part + "-labels-idx1-ubyte"), big_endian(0x801) + big_endian(n) + text(labels));
-}
-
 class TrainerTest : public ::testing::Test {
  protected:
-  TrainerTest() {
-    write_data(folder_.path() / "data" / "mnist", "train", 300);
-    write_data(folder_.path() / "data" / "mnist", "t10k", 60);
-  }
+  TrainerTest() { data::fixture::write_bars(folder_.path() / "data", "mnist", 300, 60); }
 
   config::TrainConfig config(const std::string& out, int workers = 1) const {
     config::TrainConfig c;
@@ -80,11 +54,29 @@ TEST_F(TrainerTest, LearnsAndWritesWhatTheContractNames) {
   c.trace = true;
   const auto s = train_here(c);
   EXPECT_GT(s.at("test_accuracy").get<double>(), 0.9);
-  for (const char* key :
-       {"model", "data", "strategy", "workers", "servers", "steps", "batch_per_worker", "seed", "reproducible",
-        "samples_per_second", "step_ms", "compute_ms", "exchange_ms", "exposed_exchange_ms", "bytes_sent_per_worker",
-        "bytes_sent_per_server", "train_loss", "test_loss", "wall_seconds", "parameters_sha256", "replicas_sha256",
-        "config", "version"}) {
+  for (const char* key : {"model",
+                          "data",
+                          "strategy",
+                          "workers",
+                          "servers",
+                          "steps",
+                          "batch_per_worker",
+                          "seed",
+                          "reproducible",
+                          "samples_per_second",
+                          "step_ms",
+                          "compute_ms",
+                          "exchange_ms",
+                          "exposed_exchange_ms",
+                          "bytes_sent_per_worker",
+                          "bytes_sent_per_server",
+                          "train_loss",
+                          "test_loss",
+                          "wall_seconds",
+                          "parameters_sha256",
+                          "replicas_sha256",
+                          "config",
+                          "version"}) {
     EXPECT_TRUE(s.contains(key)) << key;
   }
   EXPECT_EQ(nlohmann::json::parse(read_file(std::filesystem::path(c.out) / "summary.json")), s);

@@ -1,0 +1,338 @@
+// The program as people run it: exit codes, what it says, what it leaves behind. Workers get killed, stopped
+// and bothered by strangers.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "base/scratch_folder.h"
+#include "checkpoint/checkpoint.h"
+#include "data/bars_fixture.h"
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Ended {
+  int code = -1;
+  std::string out;
+  std::string error;
+};
+
+// A run of the program whose output goes to files.
+class Running {
+ public:
+  Running(const fs::path& folder, const std::vector<std::string>& arguments)
+      : out_(folder / "stdout"), error_(folder / "stderr") {
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    const int out = ::open(out_.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    const int error = ::open(error_.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    ::dup2(out, STDOUT_FILENO);
+    ::dup2(error, STDERR_FILENO);
+    ::setenv("TUTTI_DATA", (folder / "data").c_str(), 1);
+    std::vector<char*> argv{const_cast<char*>(TUTTI_PROGRAM)};
+    for (const auto& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+    argv.push_back(nullptr);
+    ::execv(TUTTI_PROGRAM, argv.data());
+    ::_exit(126);
+  }
+
+  pid_t pid() const { return pid_; }
+
+  Ended wait() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(out_),
+            read_file(error_)};
+  }
+
+  // Its workers, by rank: children in the order in which they were started.
+  std::vector<pid_t> workers() const {
+    std::ifstream children("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children");
+    std::vector<pid_t> pids;
+    for (pid_t p = 0; children >> p;) pids.push_back(p);
+    return pids;
+  }
+
+ private:
+  fs::path out_;
+  fs::path error_;
+  pid_t pid_ = -1;
+};
+
+class Program : public ::testing::Test {
+ protected:
+  Program() { data::fixture::write_bars(root() / "data", "mnist", 2000, 100); }
+
+  const fs::path& root() const { return folder_.path(); }
+  fs::path out() const { return root() / "run"; }
+
+  Ended run(const std::vector<std::string>& arguments) { return Running(root(), arguments).wait(); }
+
+  std::vector<std::string> train(const std::vector<std::string>& more) const {
+    std::vector<std::string> all = {"train", "--data", "mnist",        "--batch",   "16", "--lr",
+                                    "0.001", "--out",  out().string(), "--threads", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  nlohmann::json summary() const { return nlohmann::json::parse(read_file(out() / "summary.json")); }
+
+  // Blocks until the run has made its first steps. Bounded by the test's time limit.
+  void wait_for_steps() const {
+    const auto metrics = out() / "metrics.jsonl";
+    while (!fs::exists(metrics) || read_file(metrics).find("\"step\":3,") == std::string::npos) {
+      std::this_thread::yield();
+    }
+  }
+
+  void expect_refused(const std::vector<std::string>& arguments, const std::string& word) {
+    const Ended e = run(arguments);
+    EXPECT_EQ(e.code, 2) << e.error;
+    EXPECT_EQ(std::ranges::count(e.error, '\n'), 1) << e.error;
+    EXPECT_NE(e.error.find(word), std::string::npos) << e.error;
+    EXPECT_FALSE(fs::exists(out())) << word;
+  }
+
+  static void expect_gone(const std::vector<pid_t>& pids) {
+    for (const pid_t p : pids) EXPECT_NE(::kill(p, 0), 0) << p;
+  }
+
+ private:
+  ScratchFolder folder_;
+};
+
+TEST_F(Program, ReplicasEndEqualUnderEveryStrategyWorldAndTransport) {
+  for (const char* strategy : {"ring", "allreduce", "reduce-broadcast"}) {
+    for (const char* workers : {"2", "3", "4"}) {
+      for (const char* transport : {"shm", "tcp"}) {
+        const Ended e = run(train({"--strategy", strategy, "--workers", workers, "--transport", transport,
+                                   "--steps", "4", "--no-evaluate"}));
+        ASSERT_EQ(e.code, 0) << e.error;
+        const auto s = summary();
+        EXPECT_EQ(s["replicas_sha256"].size(), static_cast<std::size_t>(std::stoi(workers)));
+        for (const auto& r : s["replicas_sha256"])
+          EXPECT_EQ(r, s["parameters_sha256"]) << strategy << workers;
+      }
+    }
+  }
+}
+
+TEST_F(Program, ResumeAfterAKillEndsWithTheSameBits) {
+  const std::vector<std::string> flags = {
+      "--strategy", "allreduce",     "--workers",          "2", "--steps", "30", "--seed",
+      "9",          "--no-evaluate", "--checkpoint-every", "2"};
+  ASSERT_EQ(run(train(flags)).code, 0);
+  const auto undisturbed = summary()["parameters_sha256"];
+  Running running(root(), train(flags));
+  wait_for_steps();
+  ::kill(running.pid(), SIGKILL);
+  running.wait();
+  ASSERT_TRUE(checkpoint::latest(out()));
+  const Ended e = run({"train", "--resume", out().string()});
+  ASSERT_EQ(e.code, 0) << e.error;
+  EXPECT_EQ(summary()["parameters_sha256"], undisturbed);
+}
+
+class ProgramKilled : public Program, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(ProgramKilled, DeadWorkerEndsTheRunAndIsNamed) {
+  Running running(root(),
+                  train({"--workers", "3", "--transport", GetParam(), "--epochs", "50", "--no-evaluate"}));
+  wait_for_steps();
+  const auto workers = running.workers();
+  ASSERT_EQ(workers.size(), 3U);
+  ::kill(workers[1], SIGKILL);
+  const Ended e = running.wait();
+  EXPECT_EQ(e.code, 1);
+  EXPECT_NE(e.error.find("rank 1 was killed by SIGKILL"), std::string::npos) << e.error;
+  EXPECT_NE(e.error.find("all-reduce of bucket"), std::string::npos) << e.error;
+  expect_gone(workers);
+  EXPECT_FALSE(fs::exists(out() / "summary.json"));
+}
+
+TEST_P(ProgramKilled, StoppedWorkerEndsTheRunAtTheDeadlineAndIsNamed) {
+  Running running(root(), train({"--workers", "2", "--transport", GetParam(), "--epochs", "50",
+                                 "--no-evaluate", "--timeout", "2"}));
+  wait_for_steps();
+  const auto workers = running.workers();
+  ASSERT_EQ(workers.size(), 2U);
+  ::kill(workers[1], SIGSTOP);
+  const Ended e = running.wait();
+  EXPECT_EQ(e.code, 1);
+  EXPECT_NE(e.error.find("rank 1 did not answer"), std::string::npos) << e.error;
+  EXPECT_NE(e.error.find("all-reduce of bucket"), std::string::npos) << e.error;
+  expect_gone(workers);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, ProgramKilled, ::testing::Values("shm", "tcp"),
+                         [](const auto& p) { return std::string(p.param); });
+
+TEST_F(Program, InterruptStopsAllAndSaysSo) {
+  Running running(root(), train({"--workers", "2", "--epochs", "50", "--no-evaluate"}));
+  wait_for_steps();
+  const auto workers = running.workers();
+  ::kill(running.pid(), SIGINT);
+  const Ended e = running.wait();
+  EXPECT_EQ(e.code, 130);
+  EXPECT_NE(e.error.find("interrupted by SIGINT"), std::string::npos) << e.error;
+  expect_gone(workers);
+}
+
+// The ports that a process listens on, from the kernel's table.
+std::vector<std::uint16_t> listening_ports(pid_t pid) {
+  std::set<std::string> inodes;
+  for (const auto& fd : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) {
+    std::error_code gone;
+    const auto target = fs::read_symlink(fd, gone).string();
+    if (target.starts_with("socket:[")) inodes.insert(target.substr(8, target.size() - 9));
+  }
+  std::vector<std::uint16_t> ports;
+  std::ifstream table("/proc/net/tcp");
+  std::string line;
+  while (std::getline(table, line)) {
+    std::istringstream fields(line);
+    std::string number, local, remote, state, queues, timer, retransmits, uid, timeout, inode;
+    fields >> number >> local >> remote >> state >> queues >> timer >> retransmits >> uid >> timeout >> inode;
+    if (state == "0A" && inodes.contains(inode)) {
+      ports.push_back(static_cast<std::uint16_t>(std::stoi(local.substr(local.find(':') + 1), nullptr, 16)));
+    }
+  }
+  return ports;
+}
+
+TEST_F(Program, StrangersAreClosedAndCountedAndTheRunGoesOn) {
+  Running running(root(), train({"--workers", "2", "--transport", "tcp", "--steps", "60", "--no-evaluate"}));
+  wait_for_steps();
+  const auto ports = listening_ports(running.pid());
+  ASSERT_EQ(ports.size(), 1U);
+  boost::asio::io_context io;
+  for (const std::string& greeting : {std::string("GET / HTTP/1.0\r\n\r\n") + std::string(64, ' '),
+                                      std::string(4096, '\xff'), std::string(56, '\0')}) {
+    boost::asio::ip::tcp::socket socket(io);
+    socket.connect({boost::asio::ip::address_v4::loopback(), ports[0]});
+    boost::asio::write(socket, boost::asio::buffer(greeting));
+    boost::system::error_code closed;
+    char byte = 0;
+    boost::asio::read(socket, boost::asio::buffer(&byte, 1), closed);
+    EXPECT_TRUE(closed) << "the stranger got an answer";
+  }
+  const Ended e = running.wait();
+  EXPECT_EQ(e.code, 0) << e.error;
+  EXPECT_EQ(summary()["strangers_refused"], 3);
+}
+
+TEST_F(Program, SharedMemoryJobsListenOnNoPort) {
+  Running running(root(), train({"--workers", "2", "--steps", "30", "--no-evaluate"}));
+  wait_for_steps();
+  EXPECT_TRUE(listening_ports(running.pid()).empty());
+  for (const pid_t worker : running.workers()) EXPECT_TRUE(listening_ports(worker).empty());
+  EXPECT_EQ(running.wait().code, 0);
+}
+
+TEST_F(Program, BadInputIsOneLineAndExitCode2) {
+  expect_refused(train({"--model", "nonsense"}), "nonsense");
+  expect_refused(train({"--strategy", "nonsense"}), "nonsense");
+  expect_refused(train({"--workers", "0"}), "--workers");
+  expect_refused(train({"--workers", "many"}), "--workers");
+  expect_refused(train({"--batch", "2001"}), "larger than the data");
+  expect_refused(train({"--nonsense"}), "--nonsense");
+  expect_refused({"train", "--data", "mnist", "--out", "/proc/nothing"}, "/proc/nothing");
+  expect_refused({"nonsense"}, "nonsense");
+  expect_refused({"ckpt", "show", "/no/such/checkpoint"}, "/no/such/checkpoint");
+  expect_refused({"bench", "allreduce", "--ranks", "0"}, "--ranks");
+  expect_refused({"worker", "--job-fd", "77"}, "77");
+}
+
+TEST_F(Program, DamagedDataIsNamedWithTheOffset) {
+  const auto images = root() / "data" / "mnist" / "train-images-idx3-ubyte";
+  const std::string good = read_file(images);
+  const auto damage = [&](const std::string& bytes) { write_file_atomically(images, bytes); };
+  damage(good.substr(0, good.size() - 1));
+  expect_refused(train({}), images.string());
+  damage("PNG" + good.substr(3));
+  expect_refused(train({}), "offset 0");
+  damage("");
+  expect_refused(train({}), images.string());
+  fs::remove(images);
+  expect_refused(train({}), "train-images-idx3-ubyte");
+}
+
+TEST_F(Program, CheckpointsCompareAndAFlippedByteIsRefused) {
+  ASSERT_EQ(
+      run(train({"--strategy", "local", "--steps", "4", "--checkpoint-every", "2", "--no-evaluate"})).code,
+      0);
+  const auto first = checkpoint::step_folder(out(), 2).string();
+  const auto second = checkpoint::step_folder(out(), 4).string();
+  EXPECT_EQ(run({"ckpt", "show", first}).code, 0);
+  EXPECT_EQ(run({"ckpt", "diff", second, second}).code, 0);
+  EXPECT_EQ(run({"ckpt", "diff", first, second}).code, 1);
+  const auto file = fs::path(second) / "model.safetensors";
+  std::string bytes = read_file(file);
+  bytes[bytes.size() - 100] = static_cast<char>(bytes[bytes.size() - 100] ^ 64);
+  write_file_atomically(file, bytes);
+  for (const auto& arguments :
+       {std::vector<std::string>{"ckpt", "show", second},
+        std::vector<std::string>{"train", "--resume", out().string(), "--steps", "9"}}) {
+    const Ended e = run(arguments);
+    EXPECT_EQ(e.code, 2);
+    EXPECT_EQ(std::ranges::count(e.error, '\n'), 1) << e.error;
+    EXPECT_NE(e.error.find("model.safetensors"), std::string::npos) << e.error;
+  }
+}
+
+TEST_F(Program, CompareEndsWithATableOfAllCells) {
+  const Ended e = run({"compare", "--data", "mnist", "--strategies", "local,ring", "--workers", "1,2",
+                       "--steps", "3", "--batch", "16", "--out", out().string()});
+  EXPECT_EQ(e.code, 0) << e.error;
+  const auto cells = nlohmann::json::parse(read_file(out() / "compare.json"));
+  ASSERT_EQ(cells.size(), 2U);
+  EXPECT_EQ(cells[1]["summary"]["workers"], 2);
+  EXPECT_NE(e.out.find("samples/s"), std::string::npos);
+  EXPECT_EQ(e.out.find("DIFFER"), std::string::npos);
+}
+
+TEST_F(Program, BenchPrintsTheRowsOfTheContract) {
+  for (const char* transport : {"inproc", "shm", "tcp"}) {
+    const Ended e = run({"bench", "allreduce", "--ranks", "2", "--transport", transport, "--sizes", "1K,64K",
+                         "--iterations", "3", "--json"});
+    ASSERT_EQ(e.code, 0) << e.error;
+    const auto rows = nlohmann::json::parse(e.out);
+    ASSERT_EQ(rows.size(), 2U);
+    for (const char* key : {"bytes", "seconds", "ranks", "transport", "algorithm", "verified"}) {
+      EXPECT_TRUE(rows[0].contains(key)) << key;
+    }
+    EXPECT_EQ(rows[1]["bytes"], 65536);
+    EXPECT_EQ(rows[1]["transport"], transport);
+  }
+}
+
+TEST_F(Program, HelpAndListsWork) {
+  for (const auto& arguments : {std::vector<std::string>{"--help"},
+                                {"--version"},
+                                {"train", "--help"},
+                                {"models"},
+                                {"doctor"},
+                                {"data", "list"},
+                                {"data", "path", "mnist"}}) {
+    EXPECT_EQ(run(arguments).code, 0) << arguments[0];
+  }
+  EXPECT_NE(run({"models"}).out.find("690590"), std::string::npos);
+  EXPECT_EQ(run({"data", "verify", "mnist"}).code, 2);  // these are bars, not MNIST
+}
+
+}  // namespace
+}  // namespace tutti
