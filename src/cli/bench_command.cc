@@ -35,7 +35,9 @@ lab::BenchSpec check(const Flags& f) {
     throw ConfigError(fmt::format("--ranks must be 1 to 1024, not {}", f.ranks));
   if (f.iterations < 0)
     throw ConfigError(fmt::format("--iterations must be at least 1, not {}", f.iterations));
-  if (!(f.timeout_s > 0)) throw ConfigError(fmt::format("--timeout must be positive, not {}", f.timeout_s));
+  if (!(f.timeout_s > 0 && f.timeout_s <= 86400)) {
+    throw ConfigError(fmt::format("--timeout must be between 0 and 86400 seconds, not {}", f.timeout_s));
+  }
   if (f.transport != "inproc" && f.transport != "shm" && f.transport != "tcp") {
     throw ConfigError(fmt::format("--transport must be inproc, shm or tcp, not {}", f.transport));
   }
@@ -75,6 +77,7 @@ nlohmann::json run_processes(const Flags& f, const lab::BenchSpec& spec) {
       [](Rank r, bool, const std::string& line) { fmt::print(stderr, "[{}] {}\n", to_int(r), line); },
       [&](Rank, const nlohmann::json& line) { rows = line.at("rows"); }};
   const auto outcome = launch::run(job, listener);
+  if (outcome.exit_code == 2) throw ConfigError(outcome.line);
   if (outcome.exit_code != 0) throw RunError(outcome.line);
   return rows;
 }

@@ -50,11 +50,19 @@ class Running {
     ::_exit(126);
   }
 
+  ~Running() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
   pid_t pid() const { return pid_; }
 
   Ended wait() {
     int status = 0;
-    ::waitpid(pid_, &status, 0);
+    ::waitpid(std::exchange(pid_, -1), &status, 0);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(out_),
             read_file(error_)};
   }
@@ -137,6 +145,7 @@ TEST_F(Program, ResumeAfterAKillEndsWithTheSameBits) {
       "9",          "--no-evaluate", "--checkpoint-every", "2"};
   ASSERT_EQ(run(train(flags)).code, 0);
   const auto undisturbed = summary()["parameters_sha256"];
+  fs::remove_all(out());
   Running running(root(), train(flags));
   wait_for_steps();
   ::kill(running.pid(), SIGKILL);

@@ -92,7 +92,7 @@ void add_train(CLI::App& app, Action& action) {
       const nlohmann::json given = *config;
       nlohmann::json json = merged;
       for (const auto& [key, value] : given.items()) {
-        std::string flag = key == "timeout_s" ? "timeout" : key == "evaluate" ? "no-evaluate" : key;
+        std::string flag = key == "timeout_s" ? "timeout" : key;
         std::ranges::replace(flag, '_', '-');
         const auto* option = command->get_option_no_throw("--" + flag);
         if (option != nullptr && option->count() > 0) json[key] = value;

@@ -10,18 +10,19 @@
 namespace tutti::cli {
 namespace {
 
-// Sends every event to metrics.jsonl and to the launcher.
+// Sends every event to metrics.jsonl, and to the launcher while that listens: one that is paused (Ctrl-Z) or
+// whose own output is not read must not hold up a rank, and with it the job.
 class Tee final : public observe::EventSink {
  public:
-  Tee(observe::EventSink& a, observe::EventSink& b) : a_(a), b_(b) {}
+  Tee(observe::JsonlSink& metrics, observe::JsonlSink& report) : metrics_(metrics), report_(report) {}
   void emit(const observe::Event& event) override {
-    a_.emit(event);
-    b_.emit(event);
+    metrics_.emit(event);
+    if (report_.has_room()) report_.emit(event);
   }
 
  private:
-  observe::EventSink& a_;
-  observe::EventSink& b_;
+  observe::JsonlSink& metrics_;
+  observe::JsonlSink& report_;
 };
 
 // Activations of a step are freed and asked for again in the next. By default each goes back to the kernel

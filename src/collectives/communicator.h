@@ -4,13 +4,13 @@
 //   auto gradients = all.allocate(bytes);                 // in shared memory where ranks share a host
 //   all.all_reduce({gradients.data(), count, DType::f32}, ReduceOp::average, "bucket 0, step 17");
 //
-// Every rank calls the same operations in the same order with the same counts and types; who does not gets a
-// ProtocolError or a Timeout, never a wrong result. One thread at a time. Every call blocks, and ends with
-// PeerLost or Timeout when a peer fails.
+// Every rank calls the same operations in the same order with the same counts and types. By messages a length
+// that differs is a ProtocolError; in shared memory nothing checks it. One communicator a transport. One
+// thread at a time. Every call blocks, and ends with PeerLost or Timeout when a peer fails.
 //
 // A buffer from allocate() is reduced in place where ranks share memory: loads, adds and stores on each
-// other's buffers, with no copy between. Any other buffer travels as messages. Results do not depend on
-// timing: the same world, algorithm and input give the same bits, on every rank.
+// other's buffers, with no copy between. Any other buffer travels as messages.Results do not depend on
+// timing: the same world, transport, algorithm and input give the same bits, on every rank.
 #pragma once
 
 #include <cstdint>

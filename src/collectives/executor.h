@@ -1,5 +1,5 @@
-// Runs schedules. Two ways, same results: by messages over a transport, or in place in memory that all ranks
-// see.
+// Runs schedules. Two ways, same sums up to the order of additions: by messages over a transport, or in place
+// in memory that all ranks see.
 #pragma once
 
 #include <vector>

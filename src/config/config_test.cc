@@ -37,6 +37,20 @@ TEST(Config, FlagWinsOverEnvironmentWinsOverFile) {
   EXPECT_EQ(p.config.bucket_bytes, 2U << 20);
 }
 
+TEST(Config, SwitchesMeanTheSameInFlagEnvironmentAndFile) {
+  const ScratchFolder folder;
+  const auto file = folder.path() / "c.toml";
+  write_file_atomically(file, std::string_view("no-evaluate = true\ntrace = false\n"));
+  EXPECT_TRUE(Parsed({}, file).config.no_evaluate);
+  EXPECT_FALSE(Parsed({}, file).config.trace);
+  EXPECT_TRUE(Parsed({"--no-evaluate"}).config.no_evaluate);
+  ::setenv("TUTTI_NO_EVALUATE", "1", 1);
+  EXPECT_TRUE(Parsed({}).config.no_evaluate);
+  ::setenv("TUTTI_NO_EVALUATE", "0", 1);
+  EXPECT_FALSE(Parsed({}).config.no_evaluate);
+  ::unsetenv("TUTTI_NO_EVALUATE");
+}
+
 TEST(Config, FileErrorsNameFileAndKey) {
   const ScratchFolder folder;
   const auto file = folder.path() / "c.toml";
@@ -50,12 +64,16 @@ TEST(Config, FileErrorsNameFileAndKey) {
   }
   write_file_atomically(file, std::string_view("batch = many\n"));
   EXPECT_THROW(Parsed({}, file), ConfigError);
+  write_file_atomically(file, std::string_view("[train]\nlr = 0.5\n"));
+  EXPECT_THROW(Parsed({}, file), ConfigError);
+  write_file_atomically(file, std::string_view("bucket-bytes = \"a lot\"\n"));
+  EXPECT_THROW(Parsed({}, file), ConfigError);
   EXPECT_THROW(Parsed({}, "/no/such/file"), ConfigError);
 }
 
 TEST(Config, SurvivesTheWayThroughJson) {
   const Parsed p({"--workers", "3", "--scale-lr", "--no-evaluate", "--data", "mnist"});
-  EXPECT_FALSE(p.config.evaluate);
+  EXPECT_TRUE(p.config.no_evaluate);
   EXPECT_EQ(nlohmann::json(p.config).get<TrainConfig>(), p.config);
 }
 

@@ -58,8 +58,7 @@ void add_train_flags(CLI::App& app, TrainConfig& c) {
       ->envname("TUTTI_BUCKET_BYTES");
   add(app, "threads", c.threads, "threads a worker computes with; 0: its share of the cores");
   add(app, "timeout", c.timeout_s, "seconds until a peer that does not answer ends the run");
-  app.add_flag("!--no-evaluate", c.evaluate, "do not evaluate on the test part")
-      ->envname("TUTTI_NO_EVALUATE");
+  add_switch(app, "no-evaluate", c.no_evaluate, "do not evaluate on the test part");
   add_switch(app, "trace", c.trace, "write trace.json, for Perfetto or chrome://tracing");
   add(app, "checkpoint-every", c.checkpoint_every,
       "steps between checkpoints; 0: after each epoch and at the end");
@@ -77,14 +76,17 @@ void apply_config_file(CLI::App& command, const std::string& path) {
     throw ConfigError(fmt::format("--config {}: {}", path, e.what()));
   }
   for (const CLI::ConfigItem& item : items) {
-    if (!item.parents.empty()) continue;
+    if (!item.parents.empty()) {
+      throw ConfigError(fmt::format("--config {}: section [{}]: flags stand at the top, without sections",
+                                    path, item.parents.front()));
+    }
     CLI::Option* option = command.get_option_no_throw("--" + item.name);
     if (option == nullptr) throw ConfigError(fmt::format("--config {}: unknown key '{}'", path, item.name));
     if (option->count() > 0) continue;
     try {
       option->add_result(item.inputs);
       option->run_callback();
-    } catch (const CLI::Error& e) {
+    } catch (const std::exception& e) {
       throw ConfigError(fmt::format("--config {}: {}: {}", path, item.name, e.what()));
     }
   }

@@ -36,9 +36,9 @@ struct TrainConfig {
   std::string algorithm = "auto";
   std::string memory_format = "auto";  // auto | contiguous | channels-last
   std::uint64_t bucket_bytes = 1 << 20;
-  int threads = 0;        // a worker; 0: its share of the cores
-  double timeout_s = 30;  // a stalled peer's
-  bool evaluate = true;   // on the test part, after each epoch and at the end
+  int threads = 0;           // a worker; 0: its share of the cores
+  double timeout_s = 30;     // a stalled peer's
+  bool no_evaluate = false;  // else on the test part, after each epoch and at the end
   bool trace = false;
   std::int64_t checkpoint_every = 0;  // steps; 0: after each epoch and at the end
   std::string out;                    // empty: runs/<model>-<strategy>-<time>
@@ -52,7 +52,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainConfig, model, data, strate
                                                 batch, global_batch, optimizer, lr, momentum, beta1, beta2,
                                                 epsilon, weight_decay, scale_lr, warmup_steps, seed, device,
                                                 transport, algorithm, memory_format, bucket_bytes, threads,
-                                                timeout_s, evaluate, trace, checkpoint_every, out, resume)
+                                                timeout_s, no_evaluate, trace, checkpoint_every, out, resume)
 
 // Checks what can be checked without data or model. Throws ConfigError that names the flag.
 void validate(const TrainConfig& config);

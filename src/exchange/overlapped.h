@@ -11,7 +11,6 @@
 // updates the parameters of each bucket as its average comes in.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <functional>

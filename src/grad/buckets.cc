@@ -63,7 +63,8 @@ Buckets::Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allo
     for (const Slice& s : layouts_[b].slices) {
       const auto i = static_cast<std::size_t>(to_int(s.param));
       bucket_of_[i] = b;
-      torch::Tensor place = view(parameters_[b], s);
+      torch::Tensor place = storage_[b].as_strided(tensors_[i].sizes(), tensors_[i].strides(),
+                                                   static_cast<std::int64_t>(s.first));
       place.copy_(tensors_[i]);
       tensors_[i].set_data(place);
       tensors_[i].mutable_grad() = view(gradients_[b], s);

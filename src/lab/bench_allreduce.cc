@@ -10,7 +10,7 @@ namespace {
 
 using collectives::ReduceOp;
 
-constexpr int kWarmUp = 5;
+constexpr int kWarmUp = 3;
 constexpr double kSecondsARow = 0.5;
 
 float input(int rank, int iteration, std::size_t i) {

@@ -40,11 +40,12 @@ std::string row(const Cell& c, const Cell* base) {
 
 std::vector<Cell> plan_cells(const CompareSpec& spec) {
   std::vector<Cell> cells;
+  const bool has_local = std::ranges::find(spec.strategies, "local") != spec.strategies.end();
   for (const std::string& name : spec.strategies) {
     const auto& strategy = exchange::find_strategy(name);
     for (const int workers : spec.workers) {
-      // Alone, every strategy is the local one; it is measured once.
-      if (strategy.one_worker_only ? workers != 1 : workers == 1 && spec.workers.size() > 1) continue;
+      // Alone, every strategy is the local one; where that is asked for it is measured once.
+      if (strategy.one_worker_only ? workers != 1 : workers == 1 && has_local) continue;
       cells.push_back({name, workers, fmt::format("{}/{}-{}", spec.base.out, name, workers), nullptr, ""});
     }
   }
@@ -61,10 +62,15 @@ std::string render_table(const std::vector<Cell>& cells) {
 }
 
 std::string verdict(const std::vector<Cell>& cells) {
+  const auto counts = [](const Cell& c) {
+    return c.workers > 1 && !c.summary.is_null() && replicas_agree(c.summary);
+  };
+  int most = 0;  // only runs of one size are compared
+  for (const Cell& c : cells) most = counts(c) ? std::max(most, c.workers) : most;
   const Cell* best = nullptr;
   const Cell* worst = nullptr;
   for (const Cell& c : cells) {
-    if (c.workers == 1 || c.summary.is_null()) continue;
+    if (c.workers != most || !counts(c)) continue;
     if (best == nullptr || speed(c) > speed(*best)) best = &c;
     if (worst == nullptr || speed(c) < speed(*worst)) worst = &c;
   }

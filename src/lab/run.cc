@@ -7,12 +7,14 @@ namespace tutti::lab {
 launch::Outcome run_training(const train::Prepared& run, const std::string& program,
                              const launch::Listener& listener) {
   const auto& config = run.setup.config;
+  train::clear_earlier_run(run.setup);
   launch::JobSpec spec;
   spec.program = program;
   spec.workers = config.workers;
   spec.task = kTrainTask;
   spec.payload = run.setup;
   spec.transport = config.transport;
+  spec.busy_threads = config.threads + 1;  // backward computes while the exchange waits
   spec.timeout = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(config.timeout_s));
   for (const UniqueFd& fd : run.keep_open) spec.inherit.push_back(fd.get());
   return launch::run(spec, listener);

@@ -65,6 +65,10 @@ Verdict diagnose(const std::vector<RankEnd>& ends) {
   const auto timed_out = [](const RankEnd& x) { return x.failure && x.failure->kind == Kind::timeout; };
   if (const auto* e = first_by_order(ends, timed_out)) return blame_the_silent(ends, *e);
   if (const auto* e = first_by_order(ends, blames_a_peer)) return {e->exit_code, e->failure->what};
+  const auto stopped = std::ranges::find_if(ends, [](const RankEnd& e) { return e.running && e.stopped; });
+  if (stopped != ends.end()) {
+    return {1, fmt::format("rank {} did not answer: its process is stopped", to_int(stopped->rank))};
+  }
   return {};
 }
 

@@ -53,6 +53,12 @@ TEST(Diagnose, InACircleOfWaitingTheSilentOneIsToBlame) {
             "rank 2 did not answer for 30.0 s (its process is stopped): rank 3 waited for it in all-reduce");
 }
 
+TEST(Diagnose, StoppedRankThatNobodyWaitedForIsNamed) {
+  const auto v = diagnose({ended(0, 1, 0), RankEnd{.rank = Rank{1}, .stopped = true}});
+  EXPECT_EQ(v.exit_code, 1);
+  EXPECT_EQ(v.line, "rank 1 did not answer: its process is stopped");
+}
+
 TEST(Diagnose, ExitWithoutAWordIsSaid) {
   const auto v = diagnose({ended(0, 2, 0), ended(1, 1, 7)});
   EXPECT_EQ(v.exit_code, 7);

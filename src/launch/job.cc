@@ -81,7 +81,9 @@ std::unique_ptr<net::Transport> connect(const WorkerJob& job) {
 }
 
 Failure failure_of(const std::exception& e) {
-  Failure f{Failure::Kind::run, e.what(), std::nullopt};
+  // The first line: libtorch appends a backtrace.
+  const std::string text = e.what();
+  Failure f{Failure::Kind::run, text.substr(0, text.find('\n')), std::nullopt};
   if (dynamic_cast<const UsageError*>(&e) != nullptr) f.kind = Failure::Kind::usage;
   if (const auto* lost = dynamic_cast<const PeerLost*>(&e))
     f = {Failure::Kind::peer_lost, e.what(), lost->fault};

@@ -29,7 +29,7 @@ struct WorkerJob {
   net::Endpoint rendezvous;  // for tcp
   int report_fd = -1;
   std::chrono::milliseconds timeout{30'000};
-  bool own_core = false;  // no other rank runs on this one's cores: a short spin beats a sleep
+  bool own_core = false;  // nobody else needs the core that waits: a short spin beats a sleep
 };
 
 // Writes the description to a memory file for a child to inherit. Throws RunError.

@@ -28,6 +28,9 @@ namespace {
 // After the first failure the others get this long to say what they saw; then all are stopped.
 constexpr auto kLastWords = std::chrono::milliseconds(1500);
 
+// How often the launcher looks whether a worker is stopped.
+constexpr auto kGlance = std::chrono::milliseconds(500);
+
 // A line longer than this is cut: nobody's output may fill our memory.
 constexpr std::size_t kLongestLine = 1 << 20;
 
@@ -40,8 +43,13 @@ class LineReader : public std::enable_shared_from_this<LineReader> {
   void start() {
     asio::async_read_until(descriptor_, buffer_, '\n',
                            [self = shared_from_this()](error_code e, std::size_t n) {
-                             if (e) return self->finish();
-                             self->emit(n, 1);
+                             if (e == asio::error::not_found) {
+                               self->emit(self->buffer_.size(), 0);  // too long: cut here
+                             } else if (e) {
+                               return self->finish();
+                             } else {
+                               self->emit(n, 1);
+                             }
                              self->start();
                            });
   }
@@ -80,10 +88,16 @@ class Job {
   Job& operator=(const Job&) = delete;
 
   Outcome run() {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+      // What our caller told us to ignore (nohup, a shell's background job) stays ignored.
+      struct sigaction current {};
+      if (::sigaction(signal, nullptr, &current) == 0 && current.sa_handler != SIG_IGN) signals_.add(signal);
+    }
     signals_.async_wait([this](error_code e, int signal) {
       if (!e) interrupt(signal);
     });
     start_all();
+    look_after_stopped();
     io_.run();
     Outcome outcome;
     outcome.strangers = strangers_;
@@ -102,7 +116,8 @@ class Job {
  private:
   struct Worker {
     pid_t pid = -1;
-    std::unique_ptr<asio::posix::stream_descriptor> death;
+    std::unique_ptr<asio::posix::stream_descriptor> death = nullptr;
+    std::optional<Clock::time_point> stopped_since = std::nullopt;
   };
 
   void start_all() {
@@ -123,7 +138,8 @@ class Job {
     const auto shares = share_cores(allowed_cores(), spec_.workers);
     for (int r = 0; r < spec_.workers; ++r) {
       job.rank = Rank{r};
-      job.own_core = !shares[static_cast<std::size_t>(r)].empty();
+      job.own_core =
+          shares[static_cast<std::size_t>(r)].size() >= static_cast<std::size_t>(spec_.busy_threads);
       start_one(job, shares[static_cast<std::size_t>(r)]);
     }
   }
@@ -210,6 +226,25 @@ class Job {
     }
   }
 
+  // A peer's deadline finds a stopped rank while it is waited for. When nobody waits (it is the only one, or
+  // the last), only we can see that it does not run.
+  void look_after_stopped() {
+    for (std::size_t i = 0; i < workers_.size(); ++i) {
+      Worker& w = workers_[i];
+      if (w.pid <= 0 || !is_stopped(w.pid)) {
+        w.stopped_since.reset();
+      } else if (!w.stopped_since) {
+        w.stopped_since = Clock::now();
+      } else if (Clock::now() - *w.stopped_since > spec_.timeout + kLastWords) {
+        return stop_all();
+      }
+    }
+    glance_.expires_after(kGlance);
+    glance_.async_wait([this](error_code e) {
+      if (!e) look_after_stopped();
+    });
+  }
+
   void interrupt(int signal) {
     interrupted_by_ = signal;
     stop_all();
@@ -218,6 +253,7 @@ class Job {
   // All have ended: nothing but the rest of their output is left to wait for, then io_.run() returns.
   void wind_up() {
     last_words_.cancel();
+    glance_.cancel();
     signals_.cancel();
     if (rendezvous_) strangers_ = rendezvous_->strangers();
     rendezvous_.reset();
@@ -235,8 +271,9 @@ class Job {
   const JobSpec& spec_;
   const Listener& listener_;
   asio::io_context io_;
-  asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
+  asio::signal_set signals_{io_};
   asio::steady_timer last_words_{io_};
+  asio::steady_timer glance_{io_};
   std::unique_ptr<net::Segment> segment_;
   std::unique_ptr<rendezvous::Rendezvous> rendezvous_;
   std::vector<Worker> workers_;

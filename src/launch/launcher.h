@@ -21,6 +21,7 @@ struct JobSpec {
   nlohmann::json payload;
   std::string transport = "shm";  // "shm" or "tcp"
   Clock::duration timeout = std::chrono::seconds(30);
+  int busy_threads = 1;      // of a worker, at a time: ranks spin only if their cores are not needed
   std::vector<int> inherit;  // further descriptors that the workers keep, by the same number
 };
 

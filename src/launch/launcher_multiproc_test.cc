@@ -31,7 +31,7 @@ Listener listen_to(Seen& seen, const std::function<void(pid_t)>& on_pid = {}) {
 
 JobSpec job(const std::string& transport, int workers, nlohmann::json payload,
             Clock::duration timeout = std::chrono::seconds(60)) {
-  return {TUTTI_TEST_WORKER, workers, "test", std::move(payload), transport, timeout, {}};
+  return {TUTTI_TEST_WORKER, workers, "test", std::move(payload), transport, timeout, 1, {}};
 }
 
 void expect_all_gone(const Seen& seen) {
@@ -97,12 +97,26 @@ TEST_P(Launcher, InterruptStopsEveryone) {
   expect_all_gone(seen);
 }
 
+TEST_P(Launcher, OnlyRankThatIsStoppedEndsTheJobToo) {
+  Seen seen;
+  const Outcome o = run(job(GetParam(), 1, {{"mode", "stop"}, {"rank", 0}}, std::chrono::milliseconds(500)),
+                        listen_to(seen));
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_NE(o.line.find("rank 0 did not answer"), std::string::npos) << o.line;
+  expect_all_gone(seen);
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, Launcher, ::testing::Values("shm", "tcp"),
                          [](const auto& p) { return std::string(p.param); });
 
 TEST(LauncherOnce, SecretIsInNeitherArgumentsNorEnvironment) {
   Seen seen;
-  EXPECT_EQ(run(job("tcp", 1, {{"mode", "environment"}}), listen_to(seen)).exit_code, 0);
+  std::string environment;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    environment += std::string(*variable) + '\0';
+  EXPECT_EQ(
+      run(job("tcp", 1, {{"mode", "environment"}, {"environment", environment}}), listen_to(seen)).exit_code,
+      0);
 }
 
 TEST(LauncherOnce, ProgramThatDoesNotExistIsSaid) {

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -41,7 +42,7 @@ struct Child {
     sigset_t none;
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    const int null = ::open("/dev/null", O_RDONLY);
+    const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     ::dup2(null, STDIN_FILENO);
     ::dup2(out, STDOUT_FILENO);
     ::dup2(error, STDERR_FILENO);
@@ -71,7 +72,11 @@ Spawned spawn(const std::string& program, const std::vector<std::string>& argume
   if (pid < 0) throw_errno("cannot start a worker");
   if (pid == 0) child.become();
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!pidfd) throw_errno("cannot watch a worker");
+  if (!pidfd) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    throw_errno("cannot watch a worker");
+  }
   return {pid, std::move(pidfd), std::move(out.read), std::move(error.read)};
 }
 

@@ -1,5 +1,7 @@
 #include "net/acceptor.h"
 
+#include <fcntl.h>
+
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 #include <list>
@@ -11,12 +13,21 @@ namespace tutti::net {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
+namespace {
+
+// Workers must not inherit what only the launcher listens on.
+void close_on_exec(int fd) {
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+}  // namespace
+
 struct Acceptor::Shared : std::enable_shared_from_this<Shared> {
   Shared(asio::io_context& io, const Secret& s, Rank me, Admission a, Entry e)
       : acceptor(io), pause(io), secret(s), self(me), admit(std::move(a)), enter(std::move(e)) {}
 
   void accept_next();
-  void forget(const Session* session);
+  void forget_ended();
 
   Tcp::acceptor acceptor;
   asio::steady_timer pause;  // after a failed accept, e.g. for want of descriptors
@@ -34,7 +45,7 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
   Session(std::shared_ptr<Shared> shared, Tcp::socket socket)
       : shared_(std::move(shared)), socket_(std::move(socket)), timer_(socket_.get_executor()) {}
 
-  ~Session() { shared_->forget(this); }
+  ~Session() { shared_->forget_ended(); }
 
   void start() {
     timer_.expires_after(kHandshakeTime);
@@ -61,14 +72,15 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
   void decide() {
     const Rank from{hello_.from};
     if (!accept(shared_->secret, hello_, challenge_, response_)) return refuse();
-    if (!shared_->admit(from)) {
-      welcome_.accepted = 0;
-      return write(welcome_, [this] { refuse(); });
-    }
-    write(welcome_, [this, from] {
-      finish();
-      shared_->enter(from, std::move(socket_));
-    });
+    const bool admitted = shared_->admit(from);
+    welcome_.accepted = admitted ? 1 : 0;
+    // Eight bytes into a fresh socket: never blocks, so that nobody else is admitted between asking and
+    // entering.
+    error_code e;
+    asio::write(socket_, asio::buffer(&welcome_, sizeof welcome_), e);
+    if (e || !admitted) return refuse();
+    finish();
+    shared_->enter(from, std::move(socket_));
   }
 
   void finish() {
@@ -104,7 +116,7 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
   bool done_ = false;
 };
 
-void Acceptor::Shared::forget(const Session*) {
+void Acceptor::Shared::forget_ended() {
   pending.remove_if([](const std::weak_ptr<Session>& s) { return s.expired(); });
 }
 
@@ -122,6 +134,7 @@ void Acceptor::Shared::accept_next() {
       if (const auto oldest = self->pending.front().lock()) oldest->refuse();
       self->pending.pop_front();
     }
+    close_on_exec(socket.native_handle());
     const auto session = std::make_shared<Session>(self, std::move(socket));
     self->pending.push_back(session);
     session->start();
@@ -135,6 +148,7 @@ Acceptor::Acceptor(asio::io_context& io, const std::string& address, std::uint16
   try {
     const Tcp::endpoint where(asio::ip::make_address(address), port);
     shared_->acceptor.open(where.protocol());
+    close_on_exec(shared_->acceptor.native_handle());
     shared_->acceptor.set_option(Tcp::acceptor::reuse_address(true));
     shared_->acceptor.bind(where);
     shared_->acceptor.listen();

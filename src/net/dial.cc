@@ -104,25 +104,40 @@ void write_exactly(int fd, std::span<const std::byte> bytes, Rank self, Rank pee
   }
 }
 
-UniqueFd dial(const Endpoint& where, const Secret& secret, Rank self, Rank to, Deadline deadline) {
-  UniqueFd fd;
-  while (!(fd = connect_once(where, self, to, deadline))) {
-    if (deadline.passed()) throw Timeout({self, to, std::string(kConnecting), deadline.waited()});
-    std::this_thread::sleep_for(
-        std::chrono::milliseconds(5));  // nobody listens yet; there is nothing to wait on
-  }
+namespace {
+
+// One attempt. Empty if nobody listens yet, or if the listener closed before it decided: a flood of strangers
+// may push an honest caller out.
+UniqueFd dial_once(const Endpoint& where, const Secret& secret, Rank self, Rank to, Deadline deadline) {
+  UniqueFd fd = connect_once(where, self, to, deadline);
+  if (!fd) return {};
   const auto who = fmt::format("rank {}: {}:{}", to_int(self), where.host, where.port);
   Hello hello = make_hello(self, to);
   Challenge challenge;
   Welcome welcome;
-  write_exactly(fd.get(), bytes_of(hello), self, to, "authentication", deadline);
-  read_exactly(fd.get(), bytes_of(challenge), self, to, "authentication", deadline);
-  auto response = respond(secret, hello, challenge);
-  if (!response) throw AuthError(who + " does not know the job's secret");
-  write_exactly(fd.get(), bytes_of(*response), self, to, "authentication", deadline);
-  read_exactly(fd.get(), bytes_of(welcome), self, to, "authentication", deadline);
+  try {
+    write_exactly(fd.get(), bytes_of(hello), self, to, "authentication", deadline);
+    read_exactly(fd.get(), bytes_of(challenge), self, to, "authentication", deadline);
+    auto response = respond(secret, hello, challenge);
+    if (!response) throw AuthError(who + " does not know the job's secret");
+    write_exactly(fd.get(), bytes_of(*response), self, to, "authentication", deadline);
+    read_exactly(fd.get(), bytes_of(welcome), self, to, "authentication", deadline);
+  } catch (const PeerLost&) {
+    return {};
+  }
   if (welcome.accepted != 1) throw AuthError(who + " has this rank already, or does not expect it");
   prepare_data_socket(fd.get());
+  return fd;
+}
+
+}  // namespace
+
+UniqueFd dial(const Endpoint& where, const Secret& secret, Rank self, Rank to, Deadline deadline) {
+  UniqueFd fd;
+  while (!(fd = dial_once(where, secret, self, to, deadline))) {
+    if (deadline.passed()) throw Timeout({self, to, std::string(kConnecting), deadline.waited()});
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // there is nothing to wait on
+  }
   return fd;
 }
 

@@ -13,8 +13,9 @@ struct Endpoint {
   std::uint16_t port = 0;
 };
 
-// A connected, authenticated socket, non-blocking and without delay. Retries while nobody listens yet. Throws
-// Timeout or PeerLost naming `to`, AuthError if the listener does not know the secret or turns us away.
+// A connected, authenticated socket, non-blocking and without delay. Retries while nobody listens yet or
+// the listener drops us undecided. Throws Timeout naming `to`, AuthError if the listener does not know the
+// secret or turns us away.
 UniqueFd dial(const Endpoint& where, const Secret& secret, Rank self, Rank to, Deadline deadline);
 
 // Exactly these bytes over a non-blocking socket. Throws Timeout, PeerLost.
@@ -23,7 +24,7 @@ void read_exactly(int fd, std::span<std::byte> into, Rank self, Rank peer, std::
 void write_exactly(int fd, std::span<const std::byte> bytes, Rank self, Rank peer, std::string_view doing,
                    Deadline deadline);
 
-// What every data socket gets: non-blocking, TCP_NODELAY, dead peers found by keep-alive.
+// What every data socket gets: non-blocking, no delay, no pacing, closed on exec.
 void prepare_data_socket(int fd);
 
 }  // namespace tutti::net

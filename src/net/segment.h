@@ -38,7 +38,7 @@ struct Channel {
   alignas(64) std::byte ring[kCapacity];
 };
 
-// Copies of a Segment share the memory. Thread-safe: it only hands out addresses.
+// Thread-safe: it only hands out addresses.
 class Segment {
  public:
   static constexpr std::size_t kDefaultArena = std::size_t{4} << 30;

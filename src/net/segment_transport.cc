@@ -46,11 +46,11 @@ SegmentTransport::~SegmentTransport() {
 }
 
 void SegmentTransport::take_seat() {
-  auto expected = SeatState::empty;
-  seat_.pid.store(::getpid());
-  if (!seat_.state.compare_exchange_strong(expected, SeatState::taken)) {
+  std::int32_t nobody = 0;
+  if (!seat_.pid.compare_exchange_strong(nobody, ::getpid())) {
     throw RunError(fmt::format("rank {} is in this job already", to_int(rank())));
   }
+  seat_.state.store(SeatState::taken);
   ring_all();
   const Activity doing{"joining the job"};
   const auto since = Clock::now();
@@ -88,20 +88,27 @@ void SegmentTransport::sleep_until(const Ready& ready, Clock::duration at_most) 
   seat_.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-bool SegmentTransport::gone(Rank peer) {
-  if (peer == rank()) return false;
-  if (segment_->seat(peer).state.load() == SeatState::left) return true;
+bool SegmentTransport::left(Rank peer) const {
+  return segment_->seat(peer).state.load() == SeatState::left;
+}
+
+bool SegmentTransport::died(Rank peer) const {
   const UniqueFd& fd = pidfds_[static_cast<std::size_t>(to_int(peer))];
   if (!fd) return segment_->seat(peer).pid.load() != ::getpid();
   pollfd p{fd.get(), POLLIN, 0};
-  return ::poll(&p, 1, 0) == 1;
+  // Asked in this order: who leaves first says so and then ends.
+  return ::poll(&p, 1, 0) == 1 && !left(peer);
+}
+
+bool SegmentTransport::gone(Rank peer) const {
+  return peer != rank() && (died(peer) || left(peer));
 }
 
 // Who is waited for may be waiting for another: a rank that died ends the operation for all, and is the one
 // to name.
-std::optional<Rank> SegmentTransport::killed_peer() {
+std::optional<Rank> SegmentTransport::killed_peer() const {
   for (const Rank r : all_ranks(world())) {
-    if (segment_->seat(r).state.load() != SeatState::left && gone(r)) return r;
+    if (r != rank() && died(r)) return r;
   }
   return std::nullopt;
 }
@@ -114,6 +121,7 @@ void SegmentTransport::advance(std::uint64_t count) {
 }
 
 void SegmentTransport::await(Rank peer, std::uint64_t count, const Activity& doing) {
+  check_cancelled(doing);
   const Seat& seat = segment_->seat(peer);
   const auto reached = [&] { return seat.progress.load(std::memory_order_seq_cst) >= count; };
   if (spin_until(reached)) return;

@@ -35,8 +35,10 @@ class SegmentTransport final : public StreamTransport, public PeerMemory {
   void take_seat();
   void ring(Rank whom) const;
   void ring_all() const;
-  bool gone(Rank peer);
-  std::optional<Rank> killed_peer();
+  bool left(Rank peer) const;  // said goodbye
+  bool died(Rank peer) const;  // without saying so
+  bool gone(Rank peer) const;  // either
+  std::optional<Rank> killed_peer() const;
   template <typename Ready>
   void sleep_until(const Ready& ready, Clock::duration at_most) const;
 

@@ -97,9 +97,13 @@ bool StreamTransport::advance(Inbound& i, const Activity& doing) {
   return i.done != before;
 }
 
+void StreamTransport::check_cancelled(const Activity& doing) const {
+  if (cancelled()) throw RunError(fmt::format("rank {}: {} was cancelled", to_int(rank_), doing.text()));
+}
+
 Clock::duration StreamTransport::check_wait(Rank peer, std::optional<Rank> lost, Clock::time_point since,
                                             const Activity& doing) {
-  if (cancelled()) throw RunError(fmt::format("rank {}: {} was cancelled", to_int(rank_), doing.text()));
+  check_cancelled(doing);
   const auto waited = Clock::now() - since;
   const auto waited_ms = std::chrono::duration_cast<std::chrono::milliseconds>(waited);
   if (lost) throw PeerLost({rank_, *lost, doing.text(), waited_ms});
@@ -109,6 +113,7 @@ Clock::duration StreamTransport::check_wait(Rank peer, std::optional<Rank> lost,
 
 void StreamTransport::transfer(std::span<const Outgoing> out, std::span<const Incoming> in,
                                const Activity& doing) {
+  check_cancelled(doing);
   std::vector<Outbound> outbound;
   std::vector<Inbound> inbound;
   outbound.reserve(out.size());

@@ -67,6 +67,9 @@ class StreamTransport : public Transport {
 
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
+  // Throws RunError if cancel() was called.
+  void check_cancelled(const Activity& doing) const;
+
   // Ends a wait for `peer` that began at `since`: throws if it was cancelled, if the peer is lost or if the
   // time is over. How long the caller may sleep before it asks again is the result.
   Clock::duration check_wait(Rank peer, std::optional<Rank> lost, Clock::time_point since,

@@ -42,12 +42,14 @@ std::size_t TcpTransport::take(Rank from, std::span<std::byte> into) {
 }
 
 void TcpTransport::wait(const Interest& interest, Clock::duration at_most) {
-  // All peers are watched for hanging up: whoever dies is named by every rank that waits, not only by its
-  // neighbours.
-  std::vector<pollfd> fds(sockets_.size());
-  for (std::size_t i = 0; i < fds.size(); ++i) fds[i] = {closed_[i] ? -1 : sockets_[i].get(), POLLRDHUP, 0};
-  for (const Rank r : interest.to_read) fds[static_cast<std::size_t>(to_int(r))].events |= POLLIN;
-  for (const Rank r : interest.to_write) fds[static_cast<std::size_t>(to_int(r))].events |= POLLOUT;
+  std::vector<pollfd> fds(sockets_.size(), pollfd{-1, 0, 0});
+  const auto watch = [&](Rank r, short events) {
+    const auto i = static_cast<std::size_t>(to_int(r));
+    fds[i].fd = closed_[i] ? -1 : sockets_[i].get();
+    fds[i].events |= static_cast<short>(events | POLLRDHUP);
+  };
+  for (const Rank r : interest.to_read) watch(r, POLLIN);
+  for (const Rank r : interest.to_write) watch(r, POLLOUT);
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(at_most).count();
   if (::poll(fds.data(), fds.size(), static_cast<int>(ms)) <= 0) return;
   for (std::size_t i = 0; i < fds.size(); ++i) {

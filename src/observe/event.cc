@@ -1,5 +1,8 @@
 #include "observe/event.h"
 
+#include <cmath>
+#include <limits>
+
 namespace tutti::observe {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunStarted, first_step, total_steps, parameters, exchange)
@@ -35,7 +38,12 @@ nlohmann::json to_json(const Event& event) {
 }
 
 Event from_json(const nlohmann::json& json) {
-  return read(json.at("event").get<std::string>(), json);
+  // JSON has no NaN and no infinity; they travel as null.
+  nlohmann::json filled = json;
+  for (auto& value : filled) {
+    if (value.is_null()) value = std::numeric_limits<double>::quiet_NaN();
+  }
+  return read(filled.at("event").get<std::string>(), filled);
 }
 
 }  // namespace tutti::observe

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/file.h"
 #include "base/scratch_folder.h"
 #include "observe/jsonl_sink.h"
@@ -21,6 +23,11 @@ TEST(Event, EveryKindSurvivesTheWayThroughJson) {
     EXPECT_EQ(from_json(json).index(), e.index());
     EXPECT_EQ(to_json(from_json(json)), json);
   }
+}
+
+TEST(Event, NotANumberSurvivesAsNotANumber) {
+  const auto json = nlohmann::json::parse(to_json(Evaluated{.loss = std::nan("")}).dump());
+  EXPECT_TRUE(std::isnan(std::get<Evaluated>(from_json(json)).loss));
 }
 
 TEST(Event, UnknownKindIsRefused) {

@@ -1,6 +1,7 @@
 #include "observe/jsonl_sink.h"
 
 #include <fcntl.h>
+#include <poll.h>
 
 #include "base/error.h"
 
@@ -15,8 +16,13 @@ void JsonlSink::emit(const Event& event) {
   write_line(to_json(event));
 }
 
+bool JsonlSink::has_room() const {
+  pollfd p{fd_.get(), POLLOUT, 0};
+  return ::poll(&p, 1, 0) == 1;
+}
+
 void JsonlSink::write_line(const nlohmann::json& json) {
-  const std::string line = json.dump() + "\n";
+  const std::string line = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   write_all(fd_.get(), std::as_bytes(std::span(line)), "cannot write " + name_);
 }
 

@@ -19,6 +19,9 @@ class JsonlSink final : public EventSink {
   void emit(const Event& event) override;
   void write_line(const nlohmann::json& json);
 
+  // Whether a pipe takes a line of up to 4 KiB without blocking.
+  bool has_room() const;
+
  private:
   UniqueFd fd_;
   std::string name_;

@@ -35,14 +35,24 @@ void check_set(const data::ImageSet& set, const data::DatasetInfo& info, const s
                               info.rows, info.cols));
 }
 
+config::TrainConfig config_in(const checkpoint::Checkpoint& checkpoint) {
+  try {
+    return checkpoint.meta.at("config").get<config::TrainConfig>();
+  } catch (const nlohmann::json::exception& e) {
+    throw DataError(
+        fmt::format("{}: no configuration of a run in it: {}", checkpoint.path.string(), e.what()));
+  }
+}
+
 // What must be as it was, or the run would not be the one that it goes on.
 void check_same_run(const config::TrainConfig& now, const config::TrainConfig& then,
                     const std::string& folder) {
   const nlohmann::json a = now;
   const nlohmann::json b = then;
   for (const char* key :
-       {"model", "data", "strategy", "workers", "batch", "global_batch", "optimizer", "lr", "momentum",
-        "beta1", "beta2", "epsilon", "weight_decay", "scale_lr", "seed", "bucket_bytes"}) {
+       {"model",        "data",     "strategy",     "workers",   "batch",     "global_batch",  "optimizer",
+        "lr",           "momentum", "beta1",        "beta2",     "epsilon",   "weight_decay",  "scale_lr",
+        "warmup_steps", "seed",     "bucket_bytes", "algorithm", "transport", "memory_format", "threads"}) {
     if (a[key] != b[key]) {
       throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
                                     b[key].dump(), a[key].dump()));
@@ -54,7 +64,7 @@ std::string prepare_resume(const config::TrainConfig& config, const RunPlan& pla
   const auto latest = checkpoint::latest(config.resume);
   if (!latest) throw DataError(fmt::format("--resume {}: no finished checkpoint there", config.resume));
   const auto loaded = checkpoint::load(latest->path);  // all digests, before anything is started
-  check_same_run(config, loaded.meta.at("config").get<config::TrainConfig>(), config.resume);
+  check_same_run(config, config_in(loaded), config.resume);
   if (latest->step >= plan.total_steps) {
     throw ConfigError(fmt::format("--resume {}: step {} of {} is done; ask for more with --steps or --epochs",
                                   config.resume, latest->step, plan.total_steps));
@@ -63,7 +73,7 @@ std::string prepare_resume(const config::TrainConfig& config, const RunPlan& pla
 }
 
 // Makes the folder, and sees that it can be written, before hours of training are lost for it.
-void prepare_out(const fs::path& out, bool fresh) {
+void prepare_out(const fs::path& out) {
   std::error_code e;
   fs::create_directories(out, e);
   if (e) throw ConfigError(fmt::format("--out {}: {}", out.string(), e.message()));
@@ -73,9 +83,6 @@ void prepare_out(const fs::path& out, bool fresh) {
     throw ConfigError(fmt::format("--out {}: {}", out.string(), error.what()));
   }
   fs::remove(out / ".writable", e);
-  if (!fresh) return;
-  for (const char* file : kRunFiles) fs::remove(out / file, e);
-  fs::remove_all(out / "checkpoints", e);
 }
 
 // Opens and checks all four files, decoding gzip once for all workers of the host. Returns the training
@@ -111,10 +118,17 @@ void from_json(const nlohmann::json& json, Setup& s) {
   if (!checkpoint.empty()) s.checkpoint = checkpoint;
 }
 
+void clear_earlier_run(const Setup& setup) {
+  const fs::path out = setup.config.out;
+  if (setup.checkpoint && fs::weakly_canonical(out) == fs::weakly_canonical(setup.config.resume)) return;
+  for (const char* file : kRunFiles) fs::remove(out / file);
+  for (const auto& step : checkpoint::list(out)) fs::remove_all(step.path);
+}
+
 config::TrainConfig config_of_run(const std::string& run_folder) {
   const auto latest = checkpoint::latest(run_folder);
   if (!latest) throw DataError(fmt::format("--resume {}: no finished checkpoint there", run_folder));
-  return checkpoint::load(latest->path).meta.at("config").get<config::TrainConfig>();
+  return config_in(checkpoint::load(latest->path));
 }
 
 Prepared prepare(config::TrainConfig c, const std::vector<fs::path>& data_roots,
@@ -142,8 +156,10 @@ Prepared prepare(config::TrainConfig c, const std::vector<fs::path>& data_roots,
   Prepared prepared;
   const std::size_t samples = prepare_data(data, data_roots, prepared);
   const RunPlan plan = make_plan(c, samples);
+  // Fixed now, so that a longer run that goes on from this one has the same rates.
+  if (c.scale_lr) c.warmup_steps = plan.warm_up.steps;
   if (!c.resume.empty()) prepared.setup.checkpoint = prepare_resume(c, plan);
-  prepare_out(c.out, c.resume.empty());
+  prepare_out(c.out);
   prepared.setup.config = std::move(c);
   return prepared;
 }

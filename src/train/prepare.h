@@ -32,9 +32,14 @@ struct Prepared {
 config::TrainConfig config_of_run(const std::string& run_folder);
 
 // Checks names, numbers, data files, the checkpoint to resume and the run folder; resolves what was left
-// open. `now` names the default run folder. Throws ConfigError, DataError. Leaves the run folder empty of an
-// earlier run, or, when resuming, as it is.
+// open.// `now` names the default run folder. Throws ConfigError, DataError. Makes the run folder; changes
+// nothing in it.
 Prepared prepare(config::TrainConfig config, const std::vector<std::filesystem::path>& data_roots,
                  std::optional<int> threads_wish, const std::string& now);
+
+// Removes from the run folder what an earlier run wrote there: summary, metrics, trace and finished
+// checkpoints, and nothing else. A run that is resumed in its own folder keeps all. Throws
+// std::filesystem::filesystem_error.
+void clear_earlier_run(const Setup& setup);
 
 }  // namespace tutti::train

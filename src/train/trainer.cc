@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/error.h"
@@ -114,11 +115,9 @@ class Trainer {
     torch::manual_seed(mix_seed({config_.seed, batch.step, static_cast<std::uint64_t>(to_int(all_.rank()))}));
     const auto computing = Clock::now();
     const double loss = batch.count > 0 ? forward_and_backward(batch) : 0.0;
-    const auto computed = Clock::now();
     exchange_->finish_step();
     const auto end = Clock::now();
     const auto times = exchange_->times();
-    trace_.add(Lane::compute, "exchange and update", computed, end);
 
     series_.step.push_back(milliseconds(end - begin));
     series_.compute.push_back(milliseconds(end - computing - times.exposed));
@@ -152,14 +151,19 @@ class Trainer {
     const double weight = static_cast<double>(count) * all_.world() / static_cast<double>(batch.global_count);
     (weight == 1.0 ? loss : loss * weight).backward();
     trace_.add(Lane::compute, "backward", forward_done, Clock::now());
-    return loss.item<double>();
+    const auto value = loss.item<double>();
+    if (!std::isfinite(value)) {
+      throw RunError(fmt::format("rank {}: the loss of step {} is {}; a smaller --lr may help",
+                                 to_int(all_.rank()), batch.step + 1, value));
+    }
+    return value;
   }
 
   void after_step(std::int64_t done) {
     const auto sent = all_.bytes_sent();
     const bool last = done == plan_.total_steps;
     const bool epoch_done = plan_.ends_epoch(done);
-    if (config_.evaluate && (last || epoch_done)) {
+    if (!config_.no_evaluate && (last || epoch_done)) {
       evaluation_ = evaluate(*model_, info_, channels_last_, test_, table_, all_);
       emit(observe::Evaluated{.step = done,
                               .epoch = plan_.epoch_of(done - 1) + 1,
