@@ -38,7 +38,11 @@ int run(int argc, char** argv) {
   add_doctor(app, action);
   add_worker(app, action);
   try {
+    // CLI11 would only say that a command is missing.
+    if (argc > 1 && argv[1][0] != '-') (void)app.get_subcommand(argv[1]);
     app.parse(argc, argv);
+  } catch (const CLI::OptionNotFound&) {
+    return fail(2, fmt::format("unknown command '{}' (see tutti --help)", argv[1]));
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     return fail(2, fmt::format("{} (see tutti --help)", e.what()));

@@ -257,7 +257,8 @@ TEST_F(Program, BadInputIsOneLineAndExitCode2) {
   expect_refused(train({"--strategy", "nonsense"}), "nonsense");
   expect_refused(train({"--workers", "0"}), "--workers");
   expect_refused(train({"--workers", "many"}), "--workers");
-  expect_refused(train({"--batch", "2001"}), "larger than the data");
+  expect_refused({"train", "--data", "mnist", "--batch", "2001", "--out", out().string()},
+                 "larger than the data");
   expect_refused(train({"--nonsense"}), "--nonsense");
   expect_refused({"train", "--data", "mnist", "--out", "/proc/nothing"}, "/proc/nothing");
   expect_refused({"nonsense"}, "nonsense");

@@ -79,8 +79,10 @@ TEST(Config, SurvivesTheWayThroughJson) {
 
 TEST(Config, NonsenseIsRefusedByName) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"workers", "0"}, {"batch", "0"},  {"lr", "-1"},      {"lr", "nan"},
-      {"timeout", "0"}, {"steps", "-3"}, {"device", "tpu"}, {"transport", "pigeon"}};
+      {"workers", "0"},    {"batch", "0"},          {"lr", "-1"},
+      {"lr", "nan"},       {"timeout", "0"},        {"steps", "-3"},
+      {"momentum", "nan"}, {"weight-decay", "nan"}, {"epochs", "300000000000000000"},
+      {"device", "tpu"},   {"transport", "pigeon"}};
   for (const auto& [flag, value] : cases) {
     try {
       validate(Parsed({"--" + flag + "=" + value}).config);

@@ -9,6 +9,10 @@
 namespace tutti::config {
 namespace {
 
+// Far above any run, far below what overflows.
+constexpr std::int64_t kMostSteps = 1'000'000'000'000;
+constexpr std::int64_t kMostEpochs = 1'000'000;
+
 void require(bool holds, std::string_view flag, std::string_view rule, const auto& value) {
   if (!holds) throw ConfigError(fmt::format("--{} must be {}, not {}", flag, rule, value));
 }
@@ -25,7 +29,14 @@ void validate(const TrainConfig& c) {
   require(c.steps >= 0, "steps", "at least 1", c.steps);
   require(c.epochs >= 0, "epochs", "at least 1", c.epochs);
   require(c.steps == 0 || c.epochs == 0, "steps", "left out where --epochs is given", c.steps);
+  require(c.steps <= kMostSteps, "steps", fmt::format("at most {}", kMostSteps), c.steps);
+  require(c.epochs <= kMostEpochs, "epochs", fmt::format("at most {}", kMostEpochs), c.epochs);
   require(std::isfinite(c.lr) && c.lr > 0, "lr", "a positive number", c.lr);
+  require(std::isfinite(c.momentum), "momentum", "a number", c.momentum);
+  require(std::isfinite(c.beta1), "beta1", "a number", c.beta1);
+  require(std::isfinite(c.beta2), "beta2", "a number", c.beta2);
+  require(std::isfinite(c.epsilon), "epsilon", "a number", c.epsilon);
+  require(std::isfinite(c.weight_decay), "weight-decay", "a number", c.weight_decay);
   require(c.threads >= 0 && c.threads <= 1024, "threads", "between 0 (choose) and 1024", c.threads);
   require(c.timeout_s > 0 && c.timeout_s <= 86400, "timeout", "between 0 and 86400 seconds", c.timeout_s);
   require(c.checkpoint_every >= 0, "checkpoint-every", "at least 1", c.checkpoint_every);

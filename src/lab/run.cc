@@ -17,7 +17,9 @@ launch::Outcome run_training(const train::Prepared& run, const std::string& prog
   spec.busy_threads = config.threads + 1;  // backward computes while the exchange waits
   spec.timeout = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(config.timeout_s));
   for (const UniqueFd& fd : run.keep_open) spec.inherit.push_back(fd.get());
-  return launch::run(spec, listener);
+  const auto outcome = launch::run(spec, listener);
+  if (outcome.exit_code != 0) train::remove_unfinished_checkpoints(config.out);
+  return outcome;
 }
 
 nlohmann::json read_summary(const std::string& run_folder) {

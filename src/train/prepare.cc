@@ -125,6 +125,13 @@ void clear_earlier_run(const Setup& setup) {
   for (const auto& step : checkpoint::list(out)) fs::remove_all(step.path);
 }
 
+void remove_unfinished_checkpoints(const std::string& run_folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(fs::path(run_folder) / "checkpoints", ignored)) {
+    if (entry.path().extension() == ".partial") fs::remove_all(entry.path(), ignored);
+  }
+}
+
 config::TrainConfig config_of_run(const std::string& run_folder) {
   const auto latest = checkpoint::latest(run_folder);
   if (!latest) throw DataError(fmt::format("--resume {}: no finished checkpoint there", run_folder));

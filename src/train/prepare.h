@@ -42,4 +42,7 @@ Prepared prepare(config::TrainConfig config, const std::vector<std::filesystem::
 // std::filesystem::filesystem_error.
 void clear_earlier_run(const Setup& setup);
 
+// Removes what a rank that was killed while it saved has left in the run folder. Ignores errors.
+void remove_unfinished_checkpoints(const std::string& run_folder);
+
 }  // namespace tutti::train
