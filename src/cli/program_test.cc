@@ -175,7 +175,7 @@ TEST_P(ProgramKilled, DeadWorkerEndsTheRunAndIsNamed) {
 
 TEST_P(ProgramKilled, StoppedWorkerEndsTheRunAtTheDeadlineAndIsNamed) {
   Running running(root(), train({"--workers", "2", "--transport", GetParam(), "--epochs", "50",
-                                 "--no-evaluate", "--timeout", "2"}));
+                                 "--no-evaluate", "--timeout", "6"}));
   wait_for_steps();
   const auto workers = running.workers();
   ASSERT_EQ(workers.size(), 2U);
