@@ -14,7 +14,7 @@ namespace tutti {
 namespace {
 
 UniqueFd open_for_reading(const std::filesystem::path& path, struct stat& info) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe shall not hold us
   if (!fd || ::fstat(fd.get(), &info) != 0) {
     throw DataError(fmt::format("cannot read {}: {}", path.string(), std::strerror(errno)));
   }

@@ -64,8 +64,7 @@ nlohmann::json run_threads(const Flags& f, const lab::BenchSpec& spec) {
   return rows;
 }
 
-nlohmann::json run_processes(const Flags& f, const lab::BenchSpec& spec) {
-  nlohmann::json rows;
+launch::Outcome run_processes(const Flags& f, const lab::BenchSpec& spec, nlohmann::json& rows) {
   launch::JobSpec job;
   job.program = this_program();
   job.workers = f.ranks;
@@ -76,15 +75,18 @@ nlohmann::json run_processes(const Flags& f, const lab::BenchSpec& spec) {
   const launch::Listener listener{
       [](Rank r, bool, const std::string& line) { fmt::print(stderr, "[{}] {}\n", to_int(r), line); },
       [&](Rank, const nlohmann::json& line) { rows = line.at("rows"); }};
-  const auto outcome = launch::run(job, listener);
-  if (outcome.exit_code == 2) throw ConfigError(outcome.line);
-  if (outcome.exit_code != 0) throw RunError(outcome.line);
-  return rows;
+  return launch::run(job, listener);
 }
 
 int bench(const Flags& f) {
   const auto spec = check(f);
-  const auto rows = f.transport == "inproc" ? run_threads(f, spec) : run_processes(f, spec);
+  nlohmann::json rows;
+  if (f.transport == "inproc") {
+    rows = run_threads(f, spec);
+  } else if (const auto outcome = run_processes(f, spec, rows); outcome.exit_code != 0) {
+    fmt::print(stderr, "tutti: {}\n", outcome.line);
+    return outcome.exit_code;
+  }
   if (f.json) {
     fmt::print("{}\n", rows.dump(2));
     return 0;

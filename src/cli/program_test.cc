@@ -265,6 +265,14 @@ TEST_F(Program, BadInputIsOneLineAndExitCode2) {
   expect_refused({"ckpt", "show", "/no/such/checkpoint"}, "/no/such/checkpoint");
   expect_refused({"bench", "allreduce", "--ranks", "0"}, "--ranks");
   expect_refused({"worker", "--job-fd", "77"}, "77");
+  expect_refused({"worker", "--job-fd", "2"}, "2");
+  expect_refused(train({"--steps", "0"}), "--steps");
+  expect_refused(train({"--seed", "-1"}), "--seed");
+  expect_refused(train({"--global-batch", "32"}), "--global-batch");  // train() says --batch
+  expect_refused({"train", "--data", "mnist", "--out", "runs/\xff"}, "--out");
+  expect_refused({"compare", "--data", "mnist", "--strategies", "local,ring", "--workers", "1,2000", "--out",
+                  out().string()},
+                 "--workers");
 }
 
 TEST_F(Program, DamagedDataIsNamedWithTheOffset) {

@@ -38,7 +38,7 @@ void train(const launch::WorkerJob& job, observe::JsonlSink& report) {
   keep_freed_memory();
   at::set_num_threads(setup.config.threads);
   at::set_num_interop_threads(1);
-  const auto transport = launch::connect(job);
+  const auto transport = launch::connect(job, report);
   if (job.rank != Rank{0}) {
     train::train(setup, *transport, report);
     return;
@@ -50,7 +50,7 @@ void train(const launch::WorkerJob& job, observe::JsonlSink& report) {
 
 void bench(const launch::WorkerJob& job, observe::JsonlSink& report) {
   const auto spec = job.payload.get<lab::BenchSpec>();
-  const auto transport = launch::connect(job);
+  const auto transport = launch::connect(job, report);
   collectives::Communicator all(*transport, collectives::parse_algorithm(spec.algorithm));
   const auto rows = lab::bench_allreduce(all, spec);
   if (job.rank == Rank{0}) report.write_line({{"rows", rows}});

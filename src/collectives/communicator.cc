@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::size_t kAlignment = 4096;
 
+// About what a rank sends at a time.
+constexpr std::size_t kMessage = 256 << 10;
+
 }  // namespace
 
 Communicator::Communicator(net::Transport& transport, std::optional<Algorithm> algorithm)
@@ -82,11 +85,11 @@ bool Communicator::in_arena(const Buffer& buffer) const {
   return p >= arena.data() && p < arena.data() + arena.size();
 }
 
-const Communicator::Plan& Communicator::plan(Operation operation, const Buffer& buffer, Rank root) {
-  const auto key = std::tuple(operation, buffer.count, buffer.type, root);
+const Communicator::Plan& Communicator::plan(Operation operation, Algorithm algorithm, const Buffer& buffer,
+                                             Rank root) {
+  const auto key = std::tuple(operation, algorithm, buffer.count, buffer.type, root);
   const auto found = plans_.find(key);
   if (found != plans_.end()) return found->second;
-  const Algorithm algorithm = choice(operation, buffer.bytes()).algorithm;
   Plan plan;
   plan.schedule = make_schedule(operation, algorithm, rank(), world(), buffer.count, root);
   plan.sent_elements = elements_sent(plan.schedule);
@@ -95,19 +98,42 @@ const Communicator::Plan& Communicator::plan(Operation operation, const Buffer& 
   return plans_.emplace(key, std::move(plan)).first->second;
 }
 
+// A large buffer goes in segments: what one round has brought is still in the cache, and in the sockets'
+// buffers, when the next takes it up. Not where a rank's part is a part of the whole buffer.
+void Communicator::run_in_segments(Operation operation, Buffer buffer, ReduceOp op, Rank root,
+                                   const net::Activity& doing) {
+  const Algorithm algorithm = choice(operation, buffer.bytes()).algorithm;
+  const bool whole = operation == Operation::reduce_scatter || operation == Operation::all_gather;
+  const std::size_t size = size_of(buffer.type);
+  const std::size_t most = kMessage * static_cast<std::size_t>(world()) / size;
+  const std::size_t segments = whole ? 1 : std::max<std::size_t>(1, (buffer.count + most - 1) / most);
+  for (std::size_t i = 0; i < segments; ++i) {
+    const Chunk part = equal_part(buffer.count, static_cast<int>(segments), static_cast<int>(i));
+    const Buffer segment{static_cast<std::byte*>(buffer.data) + part.first * size, part.count, buffer.type};
+    const Plan& plan = this->plan(operation, algorithm, segment, root);
+    const bool swap = plan.one_pass && world() == 2 && (op == ReduceOp::sum || op == ReduceOp::average);
+    bytes_sent_ += plan.sent_elements * size;
+    const Work work{plan.schedule, segment, op, doing};
+    swap ? all_reduce_by_swap(transport_, work, scratch_) : run_by_messages(transport_, work, scratch_);
+  }
+}
+
 void Communicator::run(Operation operation, Buffer buffer, ReduceOp op, Rank root, std::string_view label) {
   TUTTI_CHECK(to_int(root) >= 0 && to_int(root) < world(), "root {}", to_int(root));
   if (world() == 1) return;
-  const Plan& plan = this->plan(operation, buffer, root);
-  const Work work{plan.schedule, buffer, op, {name_of(operation), label}};
-  bytes_sent_ += plan.sent_elements * size_of(buffer.type);
+  const net::Activity doing{name_of(operation), label};
   if (!in_arena(buffer)) {
-    run_by_messages(transport_, work, scratch_);
-  } else if (plan.one_pass) {
-    clock_ = all_reduce_one_pass(*transport_.peer_memory(), rank(), world(), work, clock_);
-    return;  // averages are done
+    run_in_segments(operation, buffer, op, root, doing);
   } else {
-    clock_ = run_in_place(*transport_.peer_memory(), rank(), work, clock_);
+    const Plan& plan = this->plan(operation, choice(operation, buffer.bytes()).algorithm, buffer, root);
+    const Work work{plan.schedule, buffer, op, doing};
+    bytes_sent_ += plan.sent_elements * size_of(buffer.type);
+    net::PeerMemory& memory = *transport_.peer_memory();
+    if (plan.one_pass) {
+      clock_ = all_reduce_one_pass(memory, rank(), world(), work, clock_);
+      return;  // averages are done
+    }
+    clock_ = run_in_place(memory, rank(), work, clock_);
   }
   if (op == ReduceOp::average) finish_average(operation, buffer, root);
 }

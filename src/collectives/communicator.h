@@ -9,7 +9,7 @@
 // thread at a time. Every call blocks, and ends with PeerLost or Timeout when a peer fails.
 //
 // A buffer from allocate() is reduced in place where ranks share memory: loads, adds and stores on each
-// other's buffers, with no copy between. Any other buffer travels as messages.Results do not depend on
+// other's buffers, with no copy between. Any other buffer travels as messages. Results do not depend on
 // timing: the same world, transport, algorithm and input give the same bits, on every rank.
 #pragma once
 
@@ -77,7 +77,9 @@ class Communicator {
   };
 
   void run(Operation operation, Buffer buffer, ReduceOp op, Rank root, std::string_view label);
-  const Plan& plan(Operation operation, const Buffer& buffer, Rank root);
+  void run_in_segments(Operation operation, Buffer buffer, ReduceOp op, Rank root,
+                       const net::Activity& doing);
+  const Plan& plan(Operation operation, Algorithm algorithm, const Buffer& buffer, Rank root);
   bool in_arena(const Buffer& buffer) const;
   void finish_average(Operation operation, const Buffer& buffer, Rank root) const;
 
@@ -87,7 +89,7 @@ class Communicator {
   std::vector<std::span<std::byte>> owned_;  // allocations outside shared memory
   std::vector<std::byte> scratch_;
   std::span<std::byte> token_;  // what a barrier reduces
-  std::map<std::tuple<Operation, std::size_t, DType, Rank>, Plan> plans_;
+  std::map<std::tuple<Operation, Algorithm, std::size_t, DType, Rank>, Plan> plans_;
   std::uint64_t clock_ = 0;  // rounds run in shared memory so far, the same on all ranks
   std::uint64_t bytes_sent_ = 0;
 };

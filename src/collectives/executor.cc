@@ -75,6 +75,18 @@ void run_by_messages(net::Transport& transport, const Work& work, std::vector<st
   }
 }
 
+void all_reduce_by_swap(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch) {
+  const Rank peer{1 - to_int(transport.rank())};
+  const Chunk all{0, work.buffer.count};
+  const auto mine = bytes_of(work.buffer, all);
+  if (scratch.size() < mine.size()) scratch.resize(mine.size());
+  const auto theirs = std::span(scratch).first(mine.size());
+  const net::Outgoing out[] = {{peer, mine}};
+  const net::Incoming in[] = {{peer, theirs, theirs.size()}};
+  transport.transfer(out, in, work.doing);
+  combine_at(work, all, 0, theirs);
+}
+
 std::uint64_t run_in_place(net::PeerMemory& memory, Rank self, const Work& work, std::uint64_t clock) {
   const std::size_t offset = offset_in_arena(memory, self, work.buffer);
   memory.advance(++clock);  // here: what the buffer holds may be read

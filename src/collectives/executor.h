@@ -18,6 +18,11 @@ struct Work {
 // `scratch` grows as needed and is kept by the caller from call to call.
 void run_by_messages(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch);
 
+// A direct all-reduce of two ranks: each sends all it has and adds what comes. As many bytes as a round of
+// reduce-scatter and one of all-gather, in one round. For sums, which do not depend on the order of two; what
+// comes waits in `scratch` until what was there has left.
+void all_reduce_by_swap(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch);
+
 // The buffer lies in the rank's arena, at the same offset on every rank. `clock` is the count of ticks that
 // all ranks have behind them; returns the count after this. A rank ticks when it has come and after each
 // round.

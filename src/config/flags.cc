@@ -21,6 +21,17 @@ CLI::Option* add(CLI::App& app, const std::string& flag, T& field, const std::st
   return app.add_option("--" + flag, field, help)->capture_default_str()->envname(variable_of(flag));
 }
 
+// 0 stands for "not said" in the struct; who says it means something else.
+std::string at_least_one(const std::string& text) {
+  return text.find_first_of("123456789") != std::string::npos && text.front() != '-'
+             ? ""
+             : fmt::format("must be at least 1, not {}", text);
+}
+
+std::string not_negative(const std::string& text) {
+  return text.starts_with('-') ? fmt::format("must be at least 0, not {}", text) : "";
+}
+
 void add_switch(CLI::App& app, const std::string& flag, bool& field, const std::string& help) {
   app.add_flag("--" + flag, field, help)->envname(variable_of(flag));
 }
@@ -33,20 +44,22 @@ void add_train_flags(CLI::App& app, TrainConfig& c) {
   add(app, "data", c.data, "data set; `tutti data list` lists them")->envname("TUTTI_DATASET");
   add(app, "strategy", c.strategy, "local | ring | allreduce | reduce-broadcast");
   add(app, "workers", c.workers, "processes that compute gradients");
-  add(app, "steps", c.steps, "optimizer steps to train (instead of --epochs)");
-  add(app, "epochs", c.epochs, "passes over the data; default 1");
-  add(app, "batch", c.batch, "samples a worker and step");
-  add(app, "global-batch", c.global_batch, "samples a step of all workers together (instead of --batch)");
-  add(app, "optimizer", c.optimizer, "sgd | momentum | nesterov | adam | adamw");
+  add(app, "steps", c.steps, "optimizer steps to train (instead of --epochs)")->check(at_least_one, "");
+  add(app, "epochs", c.epochs, "passes over the data; default 1")->check(at_least_one, "");
+  auto* batch = add(app, "batch", c.batch, "samples a worker and step");
+  add(app, "global-batch", c.global_batch, "samples a step of all workers together (instead of --batch)")
+      ->check(at_least_one, "")
+      ->excludes(batch);
+  add(app, "optimizer", c.optimizer, "sgd | momentum | nesterov | adam | adamw | adagrad");
   add(app, "lr", c.lr, "learning rate");
   add(app, "momentum", c.momentum, "of momentum and nesterov");
   add(app, "beta1", c.beta1, "of adam and adamw");
   add(app, "beta2", c.beta2, "of adam and adamw");
-  add(app, "epsilon", c.epsilon, "of adam and adamw");
+  add(app, "epsilon", c.epsilon, "below 0: the optimizer's default (1e-10 for adagrad, else 1e-8)");
   add(app, "weight-decay", c.weight_decay, "below 0: the optimizer's default (0.01 for adamw, else 0)");
   add_switch(app, "scale-lr", c.scale_lr, "multiply the learning rate by the workers, after a warm-up");
   add(app, "warmup-steps", c.warmup_steps, "of --scale-lr; below 0: one epoch, at most a fifth of the run");
-  add(app, "seed", c.seed, "of initial weights, shuffling and dropout");
+  add(app, "seed", c.seed, "of initial weights, shuffling and dropout")->check(not_negative, "");
   add(app, "device", c.device, "cpu");
   add(app, "transport", c.transport, "auto | shm | tcp");
   add(app, "algorithm", c.algorithm, "of allreduce: auto | ring | direct | halving-doubling | tree");

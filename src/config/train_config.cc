@@ -17,9 +17,22 @@ void require(bool holds, std::string_view flag, std::string_view rule, const aut
   if (!holds) throw ConfigError(fmt::format("--{} must be {}, not {}", flag, rule, value));
 }
 
+// Every setting is saved as JSON.
+void require_text(const TrainConfig& c) {
+  const nlohmann::json json = c;
+  for (const auto& [key, value] : json.items()) {
+    try {
+      (void)value.dump();
+    } catch (const nlohmann::json::exception&) {
+      throw ConfigError(fmt::format("--{} must be UTF-8 text", key));
+    }
+  }
+}
+
 }  // namespace
 
 void validate(const TrainConfig& c) {
+  require_text(c);
   require(c.workers >= 1, "workers", "at least 1", c.workers);
   require(c.workers <= 1024, "workers", "at most 1024", c.workers);
   require(c.batch >= 1, "batch", "at least 1", c.batch);

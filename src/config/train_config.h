@@ -25,7 +25,7 @@ struct TrainConfig {
   double momentum = 0.9;
   double beta1 = 0.9;
   double beta2 = 0.999;
-  double epsilon = 1e-8;
+  double epsilon = -1;       // below 0: the optimizer's own default
   double weight_decay = -1;  // below 0: the optimizer's own default
   bool scale_lr = false;
   std::int64_t warmup_steps = -1;  // below 0: one epoch, at most a fifth of the run

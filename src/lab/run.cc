@@ -7,7 +7,7 @@ namespace tutti::lab {
 launch::Outcome run_training(const train::Prepared& run, const std::string& program,
                              const launch::Listener& listener) {
   const auto& config = run.setup.config;
-  train::clear_earlier_run(run.setup);
+  train::make_run_folder(run.setup);
   launch::JobSpec spec;
   spec.program = program;
   spec.workers = config.workers;

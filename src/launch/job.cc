@@ -41,6 +41,7 @@ UniqueFd write_job(const WorkerJob& job) {
 
 WorkerJob read_job(int fd) {
   try {
+    if (fd <= STDERR_FILENO) throw ConfigError("it is one of the standard ones");
     const UniqueFd owned(fd);
     const auto size = ::lseek(fd, 0, SEEK_END);
     const Mapping mapping(fd, size > 0 ? static_cast<std::size_t>(size) : 0, Mapping::Access::read);
@@ -68,7 +69,7 @@ WorkerJob read_job(int fd) {
   }
 }
 
-std::unique_ptr<net::Transport> connect(const WorkerJob& job) {
+std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink& report) {
   const net::TransportOptions options{job.timeout, job.own_core};
   if (job.transport == "shm") {
     auto segment = std::make_shared<const net::Segment>(net::Segment::open(UniqueFd(job.segment_fd)));
@@ -77,7 +78,10 @@ std::unique_ptr<net::Transport> connect(const WorkerJob& job) {
   net::Mesh mesh(job.rank, job.world, job.secret, "127.0.0.1");
   const auto peers = rendezvous::join(job.rendezvous, job.secret, job.rank, job.world, mesh.endpoint(),
                                       Deadline::in(job.timeout));
-  return mesh.connect(peers, options);
+  std::uint64_t strangers = 0;
+  auto transport = mesh.connect(peers, options, &strangers);
+  if (strangers > 0) report.write_line({{kStrangers, strangers}});
+  return transport;
 }
 
 Failure failure_of(const std::exception& e) {

@@ -15,6 +15,7 @@
 #include "net/auth.h"
 #include "net/dial.h"
 #include "net/transport.h"
+#include "observe/jsonl_sink.h"
 
 namespace tutti::launch {
 
@@ -38,8 +39,10 @@ UniqueFd write_job(const WorkerJob& job);
 // Reads and closes it. Throws ConfigError if the descriptor holds none.
 WorkerJob read_job(int fd);
 
-// Takes the worker's place among its peers. Blocks until all have come. Throws Timeout, PeerLost, AuthError.
-std::unique_ptr<net::Transport> connect(const WorkerJob& job);
+// Takes the worker's place among its peers. Blocks until all have come. Connections that were refused
+// meanwhile are counted in `report`, under kStrangers. Throws Timeout, PeerLost, AuthError.
+std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink& report);
+inline constexpr const char* kStrangers = "strangers";
 
 // Why a worker failed, as it travels to the launcher.
 struct Failure {

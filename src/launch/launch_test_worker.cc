@@ -41,7 +41,7 @@ int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
     const bool same_environment = all == job.payload.at("environment").get<std::string>();
     return only_the_number && same_environment ? 0 : 9;
   }
-  const auto transport = launch::connect(job);
+  const auto transport = launch::connect(job, report);
   if (mode == "fine") return 0;
   if (mode == "exit" && chosen) return job.payload.at("code");
   if (mode == "throw" && chosen) throw DataError("labels.idx: offset 8: label 12 is not below 10");

@@ -179,6 +179,8 @@ class Job {
     if (json.is_discarded()) return;
     if (json.contains("failure")) {
       ends_[i].failure = failure_from_json(json);
+    } else if (json.contains(kStrangers)) {
+      strangers_ += json[kStrangers].get<std::uint64_t>();
     } else {
       listener_.on_report(ends_[i].rank, json);
     }
@@ -255,8 +257,9 @@ class Job {
     last_words_.cancel();
     glance_.cancel();
     signals_.cancel();
-    if (rendezvous_) strangers_ = rendezvous_->strangers();
-    rendezvous_.reset();
+    if (!rendezvous_) return;
+    rendezvous_->close();
+    strangers_ += rendezvous_->strangers();
   }
 
   void kill_all() {

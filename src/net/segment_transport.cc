@@ -134,20 +134,24 @@ void SegmentTransport::await(Rank peer, std::uint64_t count, const Activity& doi
   }
 }
 
-std::size_t SegmentTransport::put(Rank to, std::span<const std::byte> bytes, bool /*more*/) {
+std::size_t SegmentTransport::put(Rank to, const Parts& parts) {
   Channel& channel = segment_->channel(rank(), to);
-  const std::uint64_t written = channel.written.load(std::memory_order_relaxed);
+  const std::uint64_t before = channel.written.load(std::memory_order_relaxed);
   const std::uint64_t taken = channel.taken.load(std::memory_order_acquire);
-  const std::size_t n =
-      std::min(bytes.size(), Channel::kCapacity - static_cast<std::size_t>(written - taken));
-  if (n == 0) return 0;
-  const std::size_t at = written % Channel::kCapacity;
-  const std::size_t first = std::min(n, Channel::kCapacity - at);
-  std::memcpy(channel.ring + at, bytes.data(), first);
-  std::memcpy(channel.ring, bytes.data() + first, n - first);
-  channel.written.store(written + n, std::memory_order_seq_cst);
+  std::uint64_t written = before;
+  for (const auto bytes : parts) {
+    const std::size_t n =
+        std::min(bytes.size(), Channel::kCapacity - static_cast<std::size_t>(written - taken));
+    const std::size_t at = written % Channel::kCapacity;
+    const std::size_t first = std::min(n, Channel::kCapacity - at);
+    if (first > 0) std::memcpy(channel.ring + at, bytes.data(), first);
+    if (n > first) std::memcpy(channel.ring, bytes.data() + first, n - first);
+    written += n;
+  }
+  if (written == before) return 0;
+  channel.written.store(written, std::memory_order_seq_cst);
   ring(to);
-  return n;
+  return static_cast<std::size_t>(written - before);
 }
 
 std::size_t SegmentTransport::take(Rank from, std::span<std::byte> into) {
@@ -165,12 +169,14 @@ std::size_t SegmentTransport::take(Rank from, std::span<std::byte> into) {
   return n;
 }
 
+bool SegmentTransport::readable(Rank from) {
+  const Channel& c = segment_->channel(from, rank());
+  return c.written.load(std::memory_order_seq_cst) != c.taken.load(std::memory_order_relaxed);
+}
+
 void SegmentTransport::wait(const Interest& interest, Clock::duration at_most) {
   const auto ready = [&] {
-    for (const Rank r : interest.to_read) {
-      const Channel& c = segment_->channel(r, rank());
-      if (c.written.load(std::memory_order_seq_cst) != c.taken.load(std::memory_order_relaxed)) return true;
-    }
+    if (std::ranges::any_of(interest.to_read, [this](Rank r) { return readable(r); })) return true;
     for (const Rank r : interest.to_write) {
       const Channel& c = segment_->channel(rank(), r);
       const auto used = c.written.load(std::memory_order_relaxed) - c.taken.load(std::memory_order_seq_cst);

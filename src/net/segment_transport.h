@@ -27,8 +27,9 @@ class SegmentTransport final : public StreamTransport, public PeerMemory {
   void await(Rank peer, std::uint64_t count, const Activity& doing) override;
 
  private:
-  std::size_t put(Rank to, std::span<const std::byte> bytes, bool more) override;
+  std::size_t put(Rank to, const Parts& parts) override;
   std::size_t take(Rank from, std::span<std::byte> into) override;
+  bool readable(Rank from) override;
   void wait(const Interest& interest, Clock::duration at_most) override;
   std::optional<Rank> lost_peer(const Interest& interest) override;
 

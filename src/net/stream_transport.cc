@@ -9,6 +9,13 @@
 namespace tutti::net {
 namespace {
 
+constexpr std::array<std::byte, kLine> kZeros{};
+
+// A header, a message and its padding.
+std::size_t framed(std::size_t length) {
+  return sizeof(FrameHeader) + (length + kLine - 1) / kLine * kLine;
+}
+
 // Long enough to cost nothing, short enough that a dead peer is noticed "at once".
 constexpr auto kLivenessSlice = std::chrono::milliseconds(20);
 
@@ -31,16 +38,16 @@ void receive(Transport& transport, Rank from, std::span<std::byte> into, const A
 struct StreamTransport::Outbound {
   const Outgoing& message;
   FrameHeader header;
-  std::size_t done = 0;  // of header and payload together
-  bool finished() const { return done == sizeof header + message.bytes.size(); }
+  std::size_t done = 0;  // of header, payload and padding together
+  bool finished() const { return done == framed(message.bytes.size()); }
 };
 
 struct StreamTransport::Inbound {
   const Incoming& message;
   FrameHeader expected;
   FrameHeader header{};
-  std::size_t done = 0;  // of header and payload together
-  bool finished() const { return done == sizeof header + message.length; }
+  std::size_t done = 0;  // of header, payload and padding together
+  bool finished() const { return done == framed(message.length); }
 };
 
 TransportOptions unpinned_options(int world, Clock::duration timeout) {
@@ -53,15 +60,18 @@ StreamTransport::StreamTransport(Rank rank, int world, const TransportOptions& o
 }
 
 bool StreamTransport::advance(Outbound& o) {
-  const std::size_t before = o.done;
-  if (o.done < sizeof o.header) {
-    const auto header = std::as_bytes(std::span(&o.header, 1));
-    o.done += put(o.message.to, header.subspan(o.done), !o.message.bytes.empty());
+  const auto payload = o.message.bytes;
+  Parts parts = {std::as_bytes(std::span(&o.header, 1)), payload,
+                 std::span(kZeros).first(framed(payload.size()) - sizeof o.header - payload.size())};
+  std::size_t skip = o.done;
+  for (auto& part : parts) {
+    const std::size_t n = std::min(skip, part.size());
+    part = part.subspan(n);
+    skip -= n;
   }
-  if (o.done >= sizeof o.header && !o.finished()) {
-    o.done += put(o.message.to, o.message.bytes.subspan(o.done - sizeof o.header), false);
-  }
-  return o.done != before;
+  const std::size_t moved = put(o.message.to, parts);
+  o.done += moved;
+  return moved > 0;
 }
 
 void StreamTransport::check_header(const Inbound& i, const Activity& doing) const {
@@ -84,15 +94,20 @@ bool StreamTransport::advance(Inbound& i, const Activity& doing) {
     check_header(i, doing);
   }
   const auto window = i.message.into;
-  while (!i.finished()) {
+  const std::size_t end = sizeof i.header + i.message.length;
+  while (i.done < end) {
     const std::size_t offset = i.done - sizeof i.header;
     const std::size_t in_window = i.message.consume ? offset % window.size() : offset;
     const std::size_t room = std::min(window.size() - in_window, i.message.length - offset);
     const std::size_t n = take(i.message.from, window.subspan(in_window, room));
     i.done += n;
     if (i.message.consume && (n == room)) i.message.consume(offset - in_window, window.first(in_window + n));
-    if (n < room) break;
+    if (n < room) return i.done != before;
     if (i.message.consume) return true;  // let the other direction have its turn
+  }
+  if (!i.finished()) {
+    std::array<std::byte, kLine> padding;
+    i.done += take(i.message.from, std::span(padding).first(framed(i.message.length) - i.done));
   }
   return i.done != before;
 }
@@ -158,6 +173,36 @@ void StreamTransport::transfer(std::span<const Outgoing> out, std::span<const In
     wait(interest, at_most);
     waited = true;
   }
+}
+
+std::optional<Rank> StreamTransport::wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
+                                                  const Activity& doing) {
+  check_cancelled(doing);
+  const auto since = Clock::now();
+  const std::size_t first =
+      turn_.fetch_add(1, std::memory_order_relaxed) % std::max<std::size_t>(1, peers.size());
+  std::optional<Rank> found;
+  const auto look = [&] {
+    for (std::size_t i = 0; i < peers.size(); ++i) {
+      const Rank peer = peers[(first + i) % peers.size()];
+      if (!readable(peer)) continue;
+      found = peer;
+      return true;
+    }
+    return false;
+  };
+  const Interest interest{.to_read = {peers.begin(), peers.end()}, .to_write = {}};
+  while (!spin_until(look)) {
+    check_cancelled(doing);
+    const auto waited = Clock::now() - since;
+    if (const auto lost = lost_peer(interest)) {
+      throw PeerLost(
+          {rank_, *lost, doing.text(), std::chrono::duration_cast<std::chrono::milliseconds>(waited)});
+    }
+    if (waited >= at_most) return std::nullopt;
+    wait(interest, std::min<Clock::duration>(at_most - waited, kLivenessSlice));
+  }
+  return found;
 }
 
 void StreamTransport::cancel() {

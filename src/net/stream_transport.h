@@ -6,6 +6,7 @@
 
 #include <sched.h>
 
+#include <array>
 #include <atomic>
 #include <optional>
 #include <vector>
@@ -14,14 +15,20 @@
 
 namespace tutti::net {
 
+// A stream is a row of cache lines: a header of one line before every message, zeros behind it up to the
+// next. Kernels copy a message several times slower when it lands a few bytes further in its page than where
+// it came from, as it would behind a shorter header (docs/decisions/0004-frames-are-cache-lines.md).
+inline constexpr std::size_t kLine = 64;
+
 // Precedes every message on a stream. Both ends know what comes next, so this only ever confirms; it never
 // decides how much memory is taken.
-struct FrameHeader {
+struct alignas(kLine) FrameHeader {
   std::uint32_t magic = 0x49545554;  // "TUTI"
   std::uint32_t sequence = 0;
   std::uint64_t length = 0;
+  std::array<std::byte, 48> reserved{};
 };
-static_assert(sizeof(FrameHeader) == 16);
+static_assert(sizeof(FrameHeader) == kLine);
 
 struct TransportOptions {
   // A peer that makes no progress for so long is given up.
@@ -41,6 +48,8 @@ class StreamTransport : public Transport {
   Rank rank() const final { return rank_; }
   int world() const final { return world_; }
   void transfer(std::span<const Outgoing> out, std::span<const Incoming> in, const Activity& doing) final;
+  std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
+                                   const Activity& doing) final;
   void cancel() override;
 
  protected:
@@ -50,10 +59,16 @@ class StreamTransport : public Transport {
     std::vector<Rank> to_write;
   };
 
+  // Header, payload and padding of a message, or what is left of them.
+  using Parts = std::array<std::span<const std::byte>, 3>;
+
   // Each moves what it can without blocking and returns how much, maybe 0. A closed stream counts as 0; the
-  // medium says so in lost_peer(). `more` promises that more follows at once.
-  virtual std::size_t put(Rank to, std::span<const std::byte> bytes, bool more) = 0;
+  // medium says so in lost_peer().
+  virtual std::size_t put(Rank to, const Parts& parts) = 0;
   virtual std::size_t take(Rank from, std::span<std::byte> into) = 0;
+
+  // Whether take() would bring something.
+  virtual bool readable(Rank from) = 0;
 
   // Blocks until a stream of interest may go on, something has happened to a peer, or `at_most` has passed.
   virtual void wait(const Interest& interest, Clock::duration at_most) = 0;
@@ -86,6 +101,7 @@ class StreamTransport : public Transport {
   int world_;
   TransportOptions options_;
   std::atomic<bool> cancelled_{false};
+  std::atomic<std::uint32_t> turn_{0};   // who is looked at first in wait_for_any
   std::vector<std::uint32_t> sent_;      // messages so far, by peer
   std::vector<std::uint32_t> received_;  // likewise
 };

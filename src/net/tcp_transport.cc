@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 
@@ -19,13 +20,22 @@ constexpr std::size_t kPiece = 4 << 20;
 TcpTransport::TcpTransport(Rank rank, std::vector<UniqueFd> sockets, const TransportOptions& options)
     : StreamTransport(rank, static_cast<int>(sockets.size()), options),
       sockets_(std::move(sockets)),
-      closed_(sockets_.size(), false) {}
+      closed_(sockets_.size()) {}
 
-std::size_t TcpTransport::put(Rank to, std::span<const std::byte> bytes, bool more) {
+std::size_t TcpTransport::put(Rank to, const Parts& parts) {
   const auto i = static_cast<std::size_t>(to_int(to));
   TUTTI_CHECK(sockets_[i], "rank {} sends to itself", to_int(to));
-  const int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);  // a header leaves with what it announces
-  const ssize_t n = ::send(sockets_[i].get(), bytes.data(), std::min(bytes.size(), kPiece), flags);
+  std::array<iovec, std::tuple_size_v<Parts>> vectors{};
+  std::size_t room = kPiece;
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const std::size_t n = std::min(parts[p].size(), room);
+    vectors[p] = {const_cast<std::byte*>(parts[p].data()), n};
+    room -= n;
+  }
+  msghdr message{};
+  message.msg_iov = vectors.data();
+  message.msg_iovlen = vectors.size();
+  const ssize_t n = ::sendmsg(sockets_[i].get(), &message, MSG_NOSIGNAL);
   if (n >= 0) return static_cast<std::size_t>(n);
   if (errno != EAGAIN && errno != EINTR) closed_[i] = true;
   return 0;
@@ -39,6 +49,14 @@ std::size_t TcpTransport::take(Rank from, std::span<std::byte> into) {
   if (n > 0) return static_cast<std::size_t>(n);
   if (n == 0 || (errno != EAGAIN && errno != EINTR)) closed_[i] = true;
   return 0;
+}
+
+bool TcpTransport::readable(Rank from) {
+  const auto i = static_cast<std::size_t>(to_int(from));
+  std::byte next{};
+  const ssize_t n = ::recv(sockets_[i].get(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) closed_[i] = true;
+  return n > 0;
 }
 
 void TcpTransport::wait(const Interest& interest, Clock::duration at_most) {
@@ -60,7 +78,7 @@ void TcpTransport::wait(const Interest& interest, Clock::duration at_most) {
 }
 
 std::optional<Rank> TcpTransport::lost_peer(const Interest& interest) {
-  const auto is_closed = [&](Rank r) { return closed_[static_cast<std::size_t>(to_int(r))]; };
+  const auto is_closed = [&](Rank r) { return closed_[static_cast<std::size_t>(to_int(r))].load(); };
   for (const auto& ranks : {interest.to_read, interest.to_write}) {
     const auto found = std::ranges::find_if(ranks, is_closed);
     if (found != ranks.end()) return *found;
@@ -118,8 +136,8 @@ std::unique_ptr<TcpTransport> Mesh::connect(const std::vector<Endpoint>& peers,
       s.io.run_one_for(deadline.left());
     }
   }
-  if (strangers != nullptr) *strangers = s.acceptor.strangers();
   s.acceptor.close();
+  if (strangers != nullptr) *strangers = s.acceptor.strangers();
   s.io.poll();
   return std::make_unique<TcpTransport>(s.rank, std::move(s.sockets), options);
 }

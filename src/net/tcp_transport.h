@@ -14,13 +14,14 @@ class TcpTransport final : public StreamTransport {
   PeerMemory* peer_memory() override { return nullptr; }
 
  private:
-  std::size_t put(Rank to, std::span<const std::byte> bytes, bool more) override;
+  std::size_t put(Rank to, const Parts& parts) override;
   std::size_t take(Rank from, std::span<std::byte> into) override;
+  bool readable(Rank from) override;
   void wait(const Interest& interest, Clock::duration at_most) override;
   std::optional<Rank> lost_peer(const Interest& interest) override;
 
   std::vector<UniqueFd> sockets_;
-  std::vector<bool> closed_;  // by rank: the connection has ended
+  std::vector<std::atomic<bool>> closed_;  // by rank: the connection has ended
 };
 
 // A rank's listening end before the others know where it is.

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,7 +58,8 @@ class PeerMemory {
   virtual void await(Rank peer, std::uint64_t count, const Activity& doing) = 0;
 };
 
-// One thread at a time calls a transport; cancel() alone may come from any thread.
+// Several threads may call a transport as long as no two of them send to one peer, or receive from one peer,
+// at a time. cancel() may come from any thread.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -69,6 +71,11 @@ class Transport {
   // all have arrived. At most one message a peer in each direction. Throws PeerLost, Timeout, ProtocolError.
   virtual void transfer(std::span<const Outgoing> out, std::span<const Incoming> in,
                         const Activity& doing) = 0;
+
+  // Blocks until a message of one of these peers has begun to arrive, and says whose; nothing if `at_most`
+  // passes first. Peers take turns. Throws PeerLost.
+  virtual std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
+                                           const Activity& doing) = 0;
 
   // The peers' memory where ranks share a host, else null. Lives as long as the transport.
   virtual PeerMemory* peer_memory() = 0;

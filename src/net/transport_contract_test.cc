@@ -115,6 +115,59 @@ TEST_P(TransportContract, DifferentLengthsAreAProtocolErrorBeforeAnyByteIsStored
   EXPECT_EQ(got, std::vector<std::byte>(50, std::byte{9}));
 }
 
+TEST_P(TransportContract, WaitForAnySaysWhoseMessageHasCome) {
+  constexpr int kWorld = 4;
+  constexpr int kRounds = 100;
+  run(kWorld, [&](Transport& t) {
+    const auto mine = pattern(777, to_int(t.rank()));
+    if (t.rank() != Rank{0}) {
+      for (int i = 0; i < kRounds; ++i) send(t, Rank{0}, mine, kDoing);
+      return;
+    }
+    EXPECT_EQ(t.wait_for_any({}, milliseconds(1), kDoing), std::nullopt);
+    const Rank peers[] = {Rank{1}, Rank{2}, Rank{3}};
+    std::vector<int> left(kWorld, kRounds);
+    std::vector<std::byte> got(777);
+    for (int i = 0; i < 3 * kRounds; ++i) {
+      std::vector<Rank> unfinished;
+      std::ranges::copy_if(peers, std::back_inserter(unfinished),
+                           [&](Rank r) { return left[to_int(r)] > 0; });
+      const auto from = t.wait_for_any(unfinished, kPatience, kDoing);
+      ASSERT_TRUE(from);
+      receive(t, *from, got, kDoing);
+      ASSERT_EQ(got, pattern(777, to_int(*from)));
+      --left[to_int(*from)];
+    }
+  });
+}
+
+TEST_P(TransportContract, WaitForAnyEndsWithItsTimeOrALostPeer) {
+  run(2, [](Transport& t) {
+    if (t.rank() == Rank{1}) return receive(t, Rank{0}, std::span<std::byte>(), kDoing);
+    const Rank peer[] = {Rank{1}};
+    EXPECT_EQ(t.wait_for_any(peer, milliseconds(30), kDoing), std::nullopt);
+    send(t, Rank{1}, {}, kDoing);
+    EXPECT_THROW(t.wait_for_any(peer, kPatience, kDoing), PeerLost);
+  });
+}
+
+TEST_P(TransportContract, OneThreadSendsWhileAnotherReceives) {
+  constexpr int kMessages = 300;
+  run(2, [](Transport& t) {
+    const Rank peer{1 - to_int(t.rank())};
+    std::thread sender([&] {
+      for (int i = 0; i < kMessages; ++i)
+        send(t, peer, pattern(4000 + static_cast<std::size_t>(i), i), kDoing);
+    });
+    for (int i = 0; i < kMessages; ++i) {
+      std::vector<std::byte> got(4000 + static_cast<std::size_t>(i));
+      receive(t, peer, got, kDoing);
+      EXPECT_EQ(got, pattern(got.size(), i));
+    }
+    sender.join();
+  });
+}
+
 TEST_P(TransportContract, PeerThatLeavesIsLostAtOnceAndNamed) {
   std::atomic<int> named = -1;
   run(3, [&](Transport& t) {

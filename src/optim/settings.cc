@@ -8,7 +8,8 @@
 namespace tutti::optim {
 namespace {
 
-constexpr std::array kKinds{Kind::sgd, Kind::momentum, Kind::nesterov, Kind::adam, Kind::adamw};
+constexpr std::array kKinds{Kind::sgd,  Kind::momentum, Kind::nesterov,
+                            Kind::adam, Kind::adamw,    Kind::adagrad};
 
 void require(bool good, std::string_view field, double value, std::string_view rule) {
   if (!good) throw ConfigError(fmt::format("optimizer: {} is {}, but must be {}", field, value, rule));
@@ -36,6 +37,8 @@ std::string_view name_of(Kind kind) {
       return "adam";
     case Kind::adamw:
       return "adamw";
+    case Kind::adagrad:
+      return "adagrad";
   }
   return "?";
 }
@@ -54,6 +57,10 @@ double weight_decay_of(const Settings& settings) {
   return settings.weight_decay.value_or(settings.kind == Kind::adamw ? 0.01 : 0.0);
 }
 
+double epsilon_of(const Settings& settings) {
+  return settings.epsilon.value_or(settings.kind == Kind::adagrad ? 1e-10 : 1e-8);
+}
+
 void validate(const Settings& settings) {
   require_not_negative("lr", settings.lr);
   require_not_negative("weight_decay", weight_decay_of(settings));
@@ -70,7 +77,9 @@ void validate(const Settings& settings) {
     case Kind::adamw:
       require_fraction("beta1", settings.beta1);
       require_fraction("beta2", settings.beta2);
-      require_not_negative("epsilon", settings.epsilon);
+      [[fallthrough]];
+    case Kind::adagrad:
+      require_not_negative("epsilon", epsilon_of(settings));
       break;
   }
 }

@@ -7,7 +7,7 @@
 
 namespace tutti::optim {
 
-enum class Kind { sgd, momentum, nesterov, adam, adamw };
+enum class Kind { sgd, momentum, nesterov, adam, adamw, adagrad };
 
 // "sgd", "momentum", ...: what people write after --optimizer.
 std::string_view name_of(Kind kind);
@@ -22,12 +22,14 @@ struct Settings {
   double momentum = 0.9;  // momentum, nesterov
   double beta1 = 0.9;     // adam, adamw
   double beta2 = 0.999;
-  double epsilon = 1e-8;
+  // Of adam, adamw and adagrad. Default: 1e-10 for adagrad, else 1e-8.
+  std::optional<double> epsilon = std::nullopt;
   // Added to the gradient (L2), but for adamw shrinks the parameter itself. Default: 0.01 for adamw, else 0.
   std::optional<double> weight_decay = std::nullopt;
 };
 
 double weight_decay_of(const Settings& settings);
+double epsilon_of(const Settings& settings);
 
 // Throws ConfigError that names the field, its value and what it may be. Only fields this kind uses are
 // looked at.

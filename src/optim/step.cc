@@ -3,6 +3,7 @@
 // rounds alike.
 #include "optim/step.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -17,27 +18,33 @@ inline float decayed(float gradient, float parameter, float decay) {
   return decay != 0.0F ? gradient + decay * parameter : gradient;
 }
 
-struct AdamFactors {
+// What a loop multiplies with, for one step.
+struct Factors {
+  float lr, decay, momentum, epsilon;
+  // adam and adamw:
   float beta1, one_minus_beta1, beta2, one_minus_beta2;
   float root_correction2;  // sqrt(1 - beta2^t)
   float step_size;         // lr / (1 - beta1^t)
-  float epsilon;
-  float l2;      // adam: added to the gradient
-  float shrink;  // adamw: the parameter is multiplied by it
+  float l2;                // adam: added to the gradient
+  float shrink;            // adamw: the parameter is multiplied by it
 };
 
-AdamFactors adam_factors(const Settings& s, double lr, std::int64_t t) {
+Factors factors_of(const Settings& s, double lr, std::int64_t t) {
+  TUTTI_CHECK(t >= 1, "steps count from 1, got {}", t);
   const auto f = [](double x) { return static_cast<float>(x); };
   const double decay = weight_decay_of(s);
   const bool decoupled = s.kind == Kind::adamw;
   const auto correction = [t](double beta) { return 1 - std::pow(beta, static_cast<double>(t)); };
-  return {.beta1 = f(s.beta1),
+  return {.lr = f(lr),
+          .decay = f(decay),
+          .momentum = f(s.momentum),
+          .epsilon = f(epsilon_of(s)),
+          .beta1 = f(s.beta1),
           .one_minus_beta1 = f(1 - s.beta1),
           .beta2 = f(s.beta2),
           .one_minus_beta2 = f(1 - s.beta2),
           .root_correction2 = f(std::sqrt(correction(s.beta2))),
           .step_size = f(lr / correction(s.beta1)),
-          .epsilon = f(s.epsilon),
           .l2 = decoupled ? 0.0F : f(decay),
           .shrink = decoupled ? f(1 - lr * decay) : 1.0F};
 }
@@ -66,7 +73,7 @@ TUTTI_SIMD_CLONES void nesterov_loop(std::size_t n, float lr, float decay, float
   }
 }
 
-TUTTI_SIMD_CLONES void adam_loop(std::size_t n, const AdamFactors f, float* __restrict p,
+TUTTI_SIMD_CLONES void adam_loop(std::size_t n, const Factors& f, float* __restrict p,
                                  const float* __restrict gradient, float* __restrict mean,
                                  float* __restrict square) {
   for (std::size_t i = 0; i < n; ++i) {
@@ -78,6 +85,50 @@ TUTTI_SIMD_CLONES void adam_loop(std::size_t n, const AdamFactors f, float* __re
   }
 }
 
+TUTTI_SIMD_CLONES void adagrad_loop(std::size_t n, float lr, float decay, float epsilon, float* __restrict p,
+                                    const float* __restrict gradient, float* __restrict sum) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float g = decayed(gradient[i], p[i], decay);
+    sum[i] += g * g;
+    p[i] -= lr * g / (std::sqrt(sum[i]) + epsilon);
+  }
+}
+
+TUTTI_SIMD_CLONES void add_loop(std::size_t n, float* into, const float* a, const float* b) {
+  for (std::size_t i = 0; i < n; ++i) into[i] = a[i] + b[i];
+}
+
+TUTTI_SIMD_CLONES void divide_loop(std::size_t n, float* p, float divisor) {
+  for (std::size_t i = 0; i < n; ++i) p[i] /= divisor;
+}
+
+void check_state(Kind kind, std::span<const std::span<float>> state, std::size_t n) {
+  TUTTI_CHECK(static_cast<int>(state.size()) == state_slots(kind), "{} slots for {}", state.size(),
+              name_of(kind));
+  for (const auto& slot : state)
+    TUTTI_CHECK(slot.size() == n, "{} of state for {} parameters", slot.size(), n);
+}
+
+// Elements [at, at + n) of parameters and state.
+void run_loop(Kind kind, const Factors& f, std::size_t at, std::size_t n, float* parameters, const float* g,
+              std::span<const std::span<float>> state) {
+  float* p = parameters + at;
+  const auto slot = [&](std::size_t i) { return state[i].data() + at; };
+  switch (kind) {
+    case Kind::sgd:
+      return sgd_loop(n, f.lr, f.decay, p, g);
+    case Kind::momentum:
+      return momentum_loop(n, f.lr, f.decay, f.momentum, p, g, slot(0));
+    case Kind::nesterov:
+      return nesterov_loop(n, f.lr, f.decay, f.momentum, p, g, slot(0));
+    case Kind::adam:
+    case Kind::adamw:
+      return adam_loop(n, f, p, g, slot(0), slot(1));
+    case Kind::adagrad:
+      return adagrad_loop(n, f.lr, f.decay, f.epsilon, p, g, slot(0));
+  }
+}
+
 }  // namespace
 
 int state_slots(Kind kind) {
@@ -86,6 +137,7 @@ int state_slots(Kind kind) {
       return 0;
     case Kind::momentum:
     case Kind::nesterov:
+    case Kind::adagrad:
       return 1;
     case Kind::adam:
     case Kind::adamw:
@@ -97,6 +149,7 @@ int state_slots(Kind kind) {
 std::string_view slot_name(Kind kind, int slot) {
   const int slots = state_slots(kind);
   TUTTI_CHECK(slot >= 0 && slot < slots, "slot {} of {}", slot, name_of(kind));
+  if (kind == Kind::adagrad) return "sum";
   if (slots == 1) return "momentum";
   return slot == 0 ? "exp_avg" : "exp_avg_sq";
 }
@@ -104,29 +157,36 @@ std::string_view slot_name(Kind kind, int slot) {
 void step(const Settings& settings, double lr, std::int64_t t, std::span<float> parameters,
           std::span<const float> gradients, std::span<const std::span<float>> state) {
   const std::size_t n = parameters.size();
-  TUTTI_CHECK(t >= 1, "steps count from 1, got {}", t);
   TUTTI_CHECK(gradients.size() == n, "{} gradients for {} parameters", gradients.size(), n);
-  TUTTI_CHECK(static_cast<int>(state.size()) == state_slots(settings.kind), "{} slots for {}", state.size(),
-              name_of(settings.kind));
-  for (const auto& slot : state)
-    TUTTI_CHECK(slot.size() == n, "{} of state for {} parameters", slot.size(), n);
+  check_state(settings.kind, state, n);
+  run_loop(settings.kind, factors_of(settings, lr, t), 0, n, parameters.data(), gradients.data(), state);
+}
 
-  float* p = parameters.data();
-  const float* g = gradients.data();
-  const auto rate = static_cast<float>(lr);
-  const auto decay = static_cast<float>(weight_decay_of(settings));
-  const auto momentum = static_cast<float>(settings.momentum);
-  switch (settings.kind) {
-    case Kind::sgd:
-      return sgd_loop(n, rate, decay, p, g);
-    case Kind::momentum:
-      return momentum_loop(n, rate, decay, momentum, p, g, state[0].data());
-    case Kind::nesterov:
-      return nesterov_loop(n, rate, decay, momentum, p, g, state[0].data());
-    case Kind::adam:
-    case Kind::adamw:
-      return adam_loop(n, adam_factors(settings, lr, t), p, g, state[0].data(), state[1].data());
+void step_rows(const Settings& settings, double lr, std::int64_t t, std::size_t width,
+               std::span<const std::uint32_t> rows, std::span<float> table, std::span<const float> gradients,
+               std::span<const std::span<float>> state) {
+  TUTTI_CHECK(gradients.size() == rows.size() * width, "{} gradients for {} rows of {}", gradients.size(),
+              rows.size(), width);
+  check_state(settings.kind, state, table.size());
+  const Factors factors = factors_of(settings, lr, t);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::size_t at = rows[i] * width;
+    TUTTI_CHECK(at + width <= table.size(), "row {} of {}", rows[i], table.size() / width);
+    run_loop(settings.kind, factors, at, width, table.data(), gradients.data() + i * width, state);
   }
+}
+
+void average(std::span<float> into, std::span<const std::span<const float>> from) {
+  TUTTI_CHECK(!from.empty());
+  for (const auto& f : from) TUTTI_CHECK(f.size() == into.size(), "{} and {} floats", f.size(), into.size());
+  const std::size_t n = into.size();
+  if (from.size() == 1) {
+    std::copy_n(from[0].data(), n, into.data());
+    return;
+  }
+  add_loop(n, into.data(), from[0].data(), from[1].data());
+  for (std::size_t k = 2; k < from.size(); ++k) add_loop(n, into.data(), into.data(), from[k].data());
+  divide_loop(n, into.data(), static_cast<float>(from.size()));
 }
 
 }  // namespace tutti::optim

@@ -14,7 +14,7 @@
 namespace tutti::optim {
 
 // How many floats of state a parameter has, and what each is called in a checkpoint, as in PyTorch:
-// momentum and nesterov: "momentum"; adam and adamw: "exp_avg", "exp_avg_sq".
+// momentum and nesterov: "momentum"; adam and adamw: "exp_avg", "exp_avg_sq"; adagrad: "sum".
 int state_slots(Kind kind);
 std::string_view slot_name(Kind kind, int slot);
 
@@ -23,5 +23,16 @@ std::string_view slot_name(Kind kind, int slot);
 // overlap.
 void step(const Settings& settings, double lr, std::int64_t t, std::span<float> parameters,
           std::span<const float> gradients, std::span<const std::span<float>> state);
+
+// The same for some rows of a table `width` wide: `gradients` has one row for each of `rows`, which are
+// distinct. A row that is not named keeps its value and its state: exact for sgd without decay and for
+// adagrad; momentum does not go on moving it, and adam's averages do not fade, as in PyTorch's SparseAdam.
+void step_rows(const Settings& settings, double lr, std::int64_t t, std::size_t width,
+               std::span<const std::uint32_t> rows, std::span<float> table, std::span<const float> gradients,
+               std::span<const std::span<float>> state);
+
+// into = the mean of the spans in `from`, added in their order, so that the bits do not depend on who came
+// first. `into` may be the first of them. At least one; all of one length.
+void average(std::span<float> into, std::span<const std::span<const float>> from);
 
 }  // namespace tutti::optim

@@ -13,7 +13,8 @@
 namespace tutti::optim {
 namespace {
 
-constexpr std::array kEveryKind{Kind::sgd, Kind::momentum, Kind::nesterov, Kind::adam, Kind::adamw};
+constexpr std::array kEveryKind{Kind::sgd,  Kind::momentum, Kind::nesterov,
+                                Kind::adam, Kind::adamw,    Kind::adagrad};
 
 // Parameters and their state, updated by the loops under test.
 struct Trained {
@@ -56,7 +57,11 @@ struct Reference {
       square = s.beta2 * square + (1 - s.beta2) * g * g;
       const double mean_hat = mean / (1 - std::pow(s.beta1, t));
       const double square_hat = square / (1 - std::pow(s.beta2, t));
-      p -= s.lr * mean_hat / (std::sqrt(square_hat) + s.epsilon);
+      p -= s.lr * mean_hat / (std::sqrt(square_hat) + epsilon_of(s));
+    }
+    if (s.kind == Kind::adagrad) {
+      square += g * g;
+      p -= s.lr * g / (std::sqrt(square) + epsilon_of(s));
     }
   }
 };
@@ -160,6 +165,36 @@ TEST(Step, AgreesWithPyTorch) {
   }
 }
 
+TEST(StepRows, UpdatesTheNamedRowsLikeADenseStepAndNoOther) {
+  constexpr std::size_t kWidth = 9;
+  for (const Kind kind : kEveryKind) {
+    const Settings settings{.kind = kind, .lr = 0.02, .weight_decay = 0.0};
+    Trained dense(settings, random_floats(5 * kWidth, 2));
+    Trained sparse(settings, random_floats(5 * kWidth, 2));
+    const auto gradients = random_floats(2 * kWidth, 3);
+    const std::array<std::uint32_t, 2> rows{3, 1};
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      std::vector<float> all(5 * kWidth);
+      std::copy_n(gradients.begin() + i * kWidth, kWidth, all.begin() + rows[i] * kWidth);
+      dense.step_part(7, all, rows[i] * kWidth, kWidth);
+    }
+    std::vector<std::span<float>> state(sparse.slots.begin(), sparse.slots.end());
+    step_rows(settings, settings.lr, 7, kWidth, rows, sparse.parameters, gradients, state);
+    EXPECT_EQ(sparse.parameters, dense.parameters) << name_of(kind);
+    EXPECT_EQ(sparse.slots, dense.slots) << name_of(kind);
+  }
+}
+
+TEST(Average, AddsInTheOrderGivenAndMayGoIntoTheFirst) {
+  std::vector<float> a{1, 2, 3};
+  const std::vector<float> b{4, 5, 6};
+  const std::vector<float> c{7, 8, 12};
+  average(a, std::array<std::span<const float>, 3>{a, b, c});
+  EXPECT_EQ(a, (std::vector<float>{4, 5, 7}));
+  average(a, std::array<std::span<const float>, 1>{b});
+  EXPECT_EQ(a, b);
+}
+
 TEST(Step, WithoutDecayAnInfiniteParameterStaysInfinite) {
   const float infinity = std::numeric_limits<float>::infinity();
   Trained trained({.kind = Kind::momentum}, {infinity});
@@ -172,6 +207,7 @@ TEST(Step, SlotsHaveTheirPyTorchNames) {
   EXPECT_EQ(slot_name(Kind::nesterov, 0), "momentum");
   EXPECT_EQ(slot_name(Kind::adam, 0), "exp_avg");
   EXPECT_EQ(slot_name(Kind::adamw, 1), "exp_avg_sq");
+  EXPECT_EQ(slot_name(Kind::adagrad, 0), "sum");
 }
 
 }  // namespace

@@ -79,6 +79,10 @@ Rendezvous::Rendezvous(asio::io_context& io, const std::string& address, int wor
     : state_(std::make_shared<State>(io, address, world, secret)) {}
 
 Rendezvous::~Rendezvous() {
+  close();
+}
+
+void Rendezvous::close() {
   state_->acceptor.close();
   for (auto& [rank, socket] : state_->guests) {
     error_code ignored;

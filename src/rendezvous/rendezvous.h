@@ -25,6 +25,9 @@ class Rendezvous {
 
   net::Endpoint endpoint() const;
 
+  // Takes no more callers and closes all connections; the count stays.
+  void close();
+
   // Connections closed because they could not prove the secret or broke the rules after it.
   std::uint64_t strangers() const;
 

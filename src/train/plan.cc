@@ -32,7 +32,7 @@ optim::Settings optimizer_settings(const config::TrainConfig& c) {
   s.momentum = c.momentum;
   s.beta1 = c.beta1;
   s.beta2 = c.beta2;
-  s.epsilon = c.epsilon;
+  if (c.epsilon >= 0) s.epsilon = c.epsilon;
   if (c.weight_decay >= 0) s.weight_decay = c.weight_decay;
   optim::validate(s);
   return s;

@@ -1,6 +1,7 @@
 #include "train/prepare.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/process.h"
@@ -60,7 +61,7 @@ void check_same_run(const config::TrainConfig& now, const config::TrainConfig& t
   }
 }
 
-std::string prepare_resume(const config::TrainConfig& config, const RunPlan& plan) {
+void prepare_resume(const config::TrainConfig& config, const RunPlan& plan, Setup& setup) {
   const auto latest = checkpoint::latest(config.resume);
   if (!latest) throw DataError(fmt::format("--resume {}: no finished checkpoint there", config.resume));
   const auto loaded = checkpoint::load(latest->path);  // all digests, before anything is started
@@ -69,11 +70,12 @@ std::string prepare_resume(const config::TrainConfig& config, const RunPlan& pla
     throw ConfigError(fmt::format("--resume {}: step {} of {} is done; ask for more with --steps or --epochs",
                                   config.resume, latest->step, plan.total_steps));
   }
-  return latest->path.string();
+  setup.checkpoint = latest->path.string();
+  setup.first_step = latest->step;
 }
 
 // Makes the folder, and sees that it can be written, before hours of training are lost for it.
-void prepare_out(const fs::path& out) {
+void require_writable(const fs::path& out) {
   std::error_code e;
   fs::create_directories(out, e);
   if (e) throw ConfigError(fmt::format("--out {}: {}", out.string(), e.message()));
@@ -83,6 +85,19 @@ void prepare_out(const fs::path& out) {
     throw ConfigError(fmt::format("--out {}: {}", out.string(), error.what()));
   }
   fs::remove(out / ".writable", e);
+}
+
+// What a run did after the checkpoint that it goes on from, it does again; a line cut short by its end goes
+// too.
+void forget_later_steps(const fs::path& metrics, std::int64_t step) {
+  if (!fs::exists(metrics)) return;
+  std::istringstream lines(read_file(metrics));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_object() && json.value("step", std::int64_t{0}) <= step) kept += line + "\n";
+  }
+  write_file_atomically(metrics, kept);
 }
 
 // Opens and checks all four files, decoding gzip once for all workers of the host. Returns the training
@@ -108,7 +123,10 @@ std::size_t prepare_data(const data::DatasetInfo& info, const std::vector<fs::pa
 }  // namespace
 
 void to_json(nlohmann::json& json, const Setup& s) {
-  json = {{"config", s.config}, {"files", s.files}, {"checkpoint", s.checkpoint.value_or("")}};
+  json = {{"config", s.config},
+          {"files", s.files},
+          {"checkpoint", s.checkpoint.value_or("")},
+          {"first_step", s.first_step}};
 }
 
 void from_json(const nlohmann::json& json, Setup& s) {
@@ -116,11 +134,15 @@ void from_json(const nlohmann::json& json, Setup& s) {
   json.at("files").get_to(s.files);
   const auto checkpoint = json.at("checkpoint").get<std::string>();
   if (!checkpoint.empty()) s.checkpoint = checkpoint;
+  json.at("first_step").get_to(s.first_step);
 }
 
-void clear_earlier_run(const Setup& setup) {
+void make_run_folder(const Setup& setup) {
   const fs::path out = setup.config.out;
-  if (setup.checkpoint && fs::weakly_canonical(out) == fs::weakly_canonical(setup.config.resume)) return;
+  require_writable(out);
+  if (setup.checkpoint && fs::weakly_canonical(out) == fs::weakly_canonical(setup.config.resume)) {
+    return forget_later_steps(out / "metrics.jsonl", setup.first_step);
+  }
   for (const char* file : kRunFiles) fs::remove(out / file);
   for (const auto& step : checkpoint::list(out)) fs::remove_all(step.path);
 }
@@ -165,8 +187,7 @@ Prepared prepare(config::TrainConfig c, const std::vector<fs::path>& data_roots,
   const RunPlan plan = make_plan(c, samples);
   // Fixed now, so that a longer run that goes on from this one has the same rates.
   if (c.scale_lr) c.warmup_steps = plan.warm_up.steps;
-  if (!c.resume.empty()) prepared.setup.checkpoint = prepare_resume(c, plan);
-  prepare_out(c.out);
+  if (!c.resume.empty()) prepare_resume(c, plan, prepared.setup);
   prepared.setup.config = std::move(c);
   return prepared;
 }

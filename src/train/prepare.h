@@ -17,6 +17,7 @@ struct Setup {
   config::TrainConfig config;
   std::array<std::string, 4> files;       // by data::FileRole
   std::optional<std::string> checkpoint;  // step folder to go on from
+  std::int64_t first_step = 0;            // steps that it has done
 };
 
 void to_json(nlohmann::json& json, const Setup& setup);
@@ -31,16 +32,16 @@ struct Prepared {
 // is damaged.
 config::TrainConfig config_of_run(const std::string& run_folder);
 
-// Checks names, numbers, data files, the checkpoint to resume and the run folder; resolves what was left
-// open.// `now` names the default run folder. Throws ConfigError, DataError. Makes the run folder; changes
-// nothing in it.
+// Checks names, numbers, data files and the checkpoint to resume; resolves what was left open. `now` names
+// the default run folder. Changes nothing on disk. Throws ConfigError, DataError.
 Prepared prepare(config::TrainConfig config, const std::vector<std::filesystem::path>& data_roots,
                  std::optional<int> threads_wish, const std::string& now);
 
-// Removes from the run folder what an earlier run wrote there: summary, metrics, trace and finished
-// checkpoints, and nothing else. A run that is resumed in its own folder keeps all. Throws
+// Makes the run folder, and removes from it what an earlier run wrote there: summary, metrics, trace and
+// finished checkpoints, and nothing else. A run that is resumed in its own folder keeps all up to the step
+// that it goes on from. Throws ConfigError if the folder cannot be written,
 // std::filesystem::filesystem_error.
-void clear_earlier_run(const Setup& setup);
+void make_run_folder(const Setup& setup);
 
 // Removes what a rank that was killed while it saved has left in the run folder. Ignores errors.
 void remove_unfinished_checkpoints(const std::string& run_folder);

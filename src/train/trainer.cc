@@ -57,7 +57,7 @@ class Trainer {
                          .batch = static_cast<std::size_t>(plan_.batch),
                          .workers = static_cast<std::size_t>(all_.world()),
                          .rank = static_cast<std::size_t>(to_int(all_.rank())),
-                         .first_step = static_cast<std::uint64_t>(first_step_),
+                         .first_step = static_cast<std::uint64_t>(setup_.first_step),
                          .end_step = static_cast<std::uint64_t>(plan_.total_steps)});
     while (loader.has_next()) {
       const auto begin = Clock::now();
@@ -91,10 +91,8 @@ class Trainer {
 
   void start_from_the_same_weights() {
     if (setup_.checkpoint) {
-      const auto from = checkpoint::load(*setup_.checkpoint);
-      first_step_ = from.step.value();
-      if (first()) restore(from, buckets_, updater_);
-      emit(observe::Resumed{first_step_, *setup_.checkpoint});
+      if (first()) restore(checkpoint::load(*setup_.checkpoint), buckets_, updater_);
+      emit(observe::Resumed{setup_.first_step, *setup_.checkpoint});
     }
     std::vector<std::span<float>> parameters;
     for (std::size_t b = 0; b < buckets_.size(); ++b) parameters.push_back(buckets_.parameters(b));
@@ -102,7 +100,7 @@ class Trainer {
     for (int s = 0; setup_.checkpoint && s < updater_.slots(); ++s) {
       exchange::broadcast_from_first(all_, buckets_, updater_.slot(s), "optimizer state");
     }
-    emit(observe::RunStarted{first_step_, plan_.total_steps, info_.parameters,
+    emit(observe::RunStarted{setup_.first_step, plan_.total_steps, info_.parameters,
                              exchange::describe(strategy_, all_, buckets_.layout(0).count * sizeof(float))});
   }
 
@@ -276,7 +274,6 @@ class Trainer {
   exchange::Updater updater_;
   std::unique_ptr<exchange::Exchange> exchange_;
 
-  std::int64_t first_step_ = 0;
   std::int64_t samples_ = 0;
   std::uint64_t exchanged_bytes_ = 0;  // by the exchange of gradients alone
   std::uint64_t other_bytes_ = 0;      // by evaluation and the like

@@ -36,6 +36,7 @@ class TrainerTest : public ::testing::Test {
 
   nlohmann::json train_here(const config::TrainConfig& c) const {
     const auto prepared = prepare(c, {folder_.path() / "data"}, 1, "now");
+    make_run_folder(prepared.setup);
     nlohmann::json summary;
     net::run_as_threads(net::Medium::memory, c.workers, std::chrono::seconds(100), [&](net::Transport& t) {
       NullSink sink;
@@ -158,7 +159,21 @@ TEST_F(TrainerTest, BadInputIsRefusedBeforeAnythingIsWritten) {
   expect_refused([](auto& c) { c.workers = 2; }, "local");
   expect_refused([](auto& c) { c.batch = 301; }, "larger than the data");
   expect_refused([](auto& c) { c.resume = "/no/such/run"; }, "/no/such/run");
-  expect_refused([](auto& c) { c.out = "/proc/nothing"; }, "/proc/nothing");
+}
+
+TEST_F(TrainerTest, RunFolderThatCannotBeWrittenIsRefused) {
+  EXPECT_THROW(make_run_folder({.config = config("/proc/nothing")}), ConfigError);
+}
+
+TEST_F(TrainerTest, ResumedRunForgetsWhatCameAfterItsCheckpoint) {
+  auto c = config("run");
+  train_here(c);
+  const auto metrics = std::filesystem::path(c.out) / "metrics.jsonl";
+  write_file_atomically(metrics, std::string_view("{\"step\":7}\n{\"step\":8}\n{\"step\":9}\n{\"step\":1"));
+  c.resume = c.out;
+  c.steps = 20;
+  make_run_folder(prepare(c, {folder_.path() / "data"}, 1, "now").setup);
+  EXPECT_EQ(read_file(metrics), "{\"step\":7}\n{\"step\":8}\n");
 }
 
 TEST_F(TrainerTest, DamagedDataNamesTheFileTheUserKnows) {
