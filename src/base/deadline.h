@@ -14,7 +14,7 @@ inline std::chrono::milliseconds elapsed_ms(Clock::time_point since) {
 
 class Deadline {
  public:
-  static Deadline in(Clock::duration d) { return Deadline(Clock::now(), d); }
+  static Deadline in(Clock::duration d) { return {Clock::now(), d}; }
 
   bool passed() const { return Clock::now() >= at(); }
   Clock::time_point at() const { return start_ + length_; }

@@ -97,7 +97,7 @@ fs::path step_folder(const fs::path& run, std::int64_t step) {
 fs::path save(const fs::path& run, std::int64_t step, std::span<const TensorView> model,
               std::span<const TensorView> optimizer, const nlohmann::json& meta) {
   TUTTI_CHECK(step >= 0, "step {}", step);
-  const fs::path place = step_folder(run, step);
+  fs::path place = step_folder(run, step);
   const fs::path partial = place.string() + ".partial";
   std::error_code ignored;
   try {

@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/train_command.h"
 #include "lab/bench_allreduce.h"
+#include "lab/bench_ps.h"
 #include "launch/launcher.h"
 #include "net/inproc.h"
 
@@ -64,29 +65,39 @@ nlohmann::json run_threads(const Flags& f, const lab::BenchSpec& spec) {
   return rows;
 }
 
-launch::Outcome run_processes(const Flags& f, const lab::BenchSpec& spec, nlohmann::json& rows) {
-  launch::JobSpec job;
+// Runs the job; its rows, or the exit code that it ended with.
+struct BenchResult {
+  nlohmann::json rows;
+  int exit_code = 0;
+};
+
+BenchResult run_processes(launch::JobSpec job, const Flags& f) {
+  BenchResult result;
   job.program = this_program();
-  job.workers = f.ranks;
-  job.task = lab::kBenchTask;
-  job.payload = spec;
   job.transport = f.transport;
   job.timeout = timeout_of(f);
   const launch::Listener listener{
       [](Rank r, bool, const std::string& line) { fmt::print(stderr, "[{}] {}\n", to_int(r), line); },
-      [&](Rank, const nlohmann::json& line) { rows = line.at("rows"); }};
-  return launch::run(job, listener);
+      [&](Rank, const nlohmann::json& line) { result.rows = line.at("rows"); }};
+  const auto outcome = launch::run(job, listener);
+  result.exit_code = outcome.exit_code;
+  if (outcome.exit_code != 0) fmt::print(stderr, "tutti: {}\n", outcome.line);
+  return result;
+}
+
+BenchResult run_allreduce(const Flags& f, const lab::BenchSpec& spec) {
+  if (f.transport == "inproc") return {run_threads(f, spec)};
+  launch::JobSpec job;
+  job.workers = f.ranks;
+  job.task = lab::kBenchTask;
+  job.payload = spec;
+  return run_processes(std::move(job), f);
 }
 
 int bench(const Flags& f) {
   const auto spec = check(f);
-  nlohmann::json rows;
-  if (f.transport == "inproc") {
-    rows = run_threads(f, spec);
-  } else if (const auto outcome = run_processes(f, spec, rows); outcome.exit_code != 0) {
-    fmt::print(stderr, "tutti: {}\n", outcome.line);
-    return outcome.exit_code;
-  }
+  const auto [rows, exit_code] = run_allreduce(f, spec);
+  if (exit_code != 0) return exit_code;
   if (f.json) {
     fmt::print("{}\n", rows.dump(2));
     return 0;
@@ -103,6 +114,51 @@ int bench(const Flags& f) {
   return 0;
 }
 
+int bench_ps(const Flags& f, lab::BenchPsSpec spec) {
+  check(f);
+  if (f.transport == "inproc") throw ConfigError("--transport must be shm or tcp, not inproc");
+  if (spec.workers < 1 || spec.workers > 512)
+    throw ConfigError(fmt::format("--workers must be 1 to 512, not {}", spec.workers));
+  if (spec.servers < 1 || spec.servers > 512)
+    throw ConfigError(fmt::format("--servers must be 1 to 512, not {}", spec.servers));
+  spec.sizes = parse_bytes_list(f.sizes);
+  spec.transport = f.transport;
+  spec.iterations = f.iterations;
+  spec.timeout_ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_of(f)).count();
+  launch::JobSpec job;
+  job.workers = spec.workers;
+  job.servers = spec.servers;
+  job.task = lab::kBenchPsTask;
+  job.payload = spec;
+  const auto [rows, exit_code] = run_processes(std::move(job), f);
+  if (exit_code != 0) return exit_code;
+  if (f.json) {
+    fmt::print("{}\n", rows.dump(2));
+    return 0;
+  }
+  fmt::print("{:>10} {:>7} {:>7} {:>9} {:<10} {:>12} {:>14} {:>12} {:>10}\n", "bytes", "workers", "servers",
+             "transport", "what", "time us", "GB/s each way", "of a memcpy", "iterations");
+  for (const auto& r : rows) {
+    const double rate = r["bytes_per_second"];
+    fmt::print("{:>10} {:>7} {:>7} {:>9} {:<10} {:>12.2f} {:>14.3f} {:>11.2f}x {:>10}\n",
+               r["bytes"].get<std::uint64_t>(), spec.workers, spec.servers, r["transport"].get<std::string>(),
+               r["algorithm"].get<std::string>(), r["seconds"].get<double>() * 1e6, rate / 1e9,
+               rate / r["memcpy_bytes_per_second"].get<double>(), r["iterations"].get<int>());
+  }
+  return 0;
+}
+
+// What both benchmarks take.
+void add_common(CLI::App& command, Flags& f) {
+  command.add_option("--transport", f.transport, "inproc | shm | tcp")->capture_default_str();
+  command.add_option("--sizes", f.sizes, "bytes, e.g. 1K,64K,4M")->capture_default_str();
+  command.add_option("--iterations", f.iterations, "a size; 0: what fits half a second")
+      ->capture_default_str();
+  command.add_option("--timeout", f.timeout_s, "seconds until a rank that does not answer ends it")
+      ->capture_default_str();
+  command.add_flag("--json", f.json, "rows as a JSON array");
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
@@ -111,16 +167,22 @@ void add_bench(CLI::App& app, Action& action) {
   auto* allreduce = command->add_subcommand("allreduce", "All-reduce of float32 over sizes");
   const auto f = std::make_shared<Flags>();
   allreduce->add_option("--ranks", f->ranks, "processes, or threads for inproc")->capture_default_str();
-  allreduce->add_option("--transport", f->transport, "inproc | shm | tcp")->capture_default_str();
   allreduce->add_option("--algorithm", f->algorithm, "auto | ring | direct | halving-doubling | tree")
       ->capture_default_str();
-  allreduce->add_option("--sizes", f->sizes, "bytes, e.g. 1K,64K,4M")->capture_default_str();
-  allreduce->add_option("--iterations", f->iterations, "a size; 0: what fits half a second")
-      ->capture_default_str();
-  allreduce->add_option("--timeout", f->timeout_s, "seconds until a rank that does not answer ends it")
-      ->capture_default_str();
-  allreduce->add_flag("--json", f->json, "rows as a JSON array");
+  add_common(*allreduce, *f);
   allreduce->callback([f, &action] { action = [f] { return bench(*f); }; });
+
+  auto* ps = command->add_subcommand("ps", "Push to and pull from parameter servers, over sizes");
+  const auto spec = std::make_shared<lab::BenchPsSpec>();
+  const auto common = std::make_shared<Flags>();
+  common->sizes = "1M,26M";
+  ps->add_option("--workers", spec->workers, "processes that push and pull")->capture_default_str();
+  ps->add_option("--servers", spec->servers, "processes that hold the parameters")->capture_default_str();
+  ps->add_option("--piece-bytes", spec->piece_bytes, "a model is cut into pieces of this size")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_common(*ps, *common);
+  ps->callback([spec, common, &action] { action = [spec, common] { return bench_ps(*common, *spec); }; });
 }
 
 }  // namespace tutti::cli

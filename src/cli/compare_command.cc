@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/train_command.h"
 #include "config/flags.h"
+#include "exchange/strategy.h"
 #include "lab/compare.h"
 #include "lab/run.h"
 
@@ -15,7 +16,8 @@ namespace {
 
 struct Flags {
   config::TrainConfig config;
-  std::vector<std::string> strategies = {"local", "reduce-broadcast", "ring", "allreduce"};
+  std::vector<std::string> strategies = {"local",   "reduce-broadcast", "ring",  "allreduce",
+                                         "ps-sync", "ps-async",         "ps-ssp"};
   std::vector<int> workers = {1, 2};
 };
 
@@ -24,6 +26,12 @@ config::TrainConfig config_of(const lab::Cell& cell, const config::TrainConfig& 
   c.strategy = cell.strategy;
   c.workers = cell.workers;
   c.out = cell.folder;
+  if (!exchange::find_strategy(c.strategy).servers) {
+    c.servers = 0;
+    c.colocate = c.local_aggregation = false;
+    c.server_role = "update";
+    c.backup_workers = 0;
+  }
   return c;
 }
 

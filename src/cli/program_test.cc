@@ -156,6 +156,97 @@ TEST_F(Program, ResumeAfterAKillEndsWithTheSameBits) {
   EXPECT_EQ(summary()["parameters_sha256"], undisturbed);
 }
 
+TEST_F(Program, ServersGiveTheBitsOfAnAllReduceHoweverTheyAreArranged) {
+  const std::vector<std::string> common = {"--workers", "2", "--steps", "6", "--no-evaluate"};
+  const auto digest = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), common.begin(), common.end());
+    const Ended e = run(train(flags));
+    EXPECT_EQ(e.code, 0) << e.error;
+    const auto s = summary();
+    for (const auto& r : s["replicas_sha256"]) EXPECT_EQ(r, s["parameters_sha256"]);
+    return s["parameters_sha256"].get<std::string>();
+  };
+  const auto expected = digest({"--strategy", "allreduce"});
+  EXPECT_EQ(digest({"--strategy", "ps-sync"}), expected);
+  EXPECT_EQ(summary()["servers"], 1);
+  EXPECT_GT(summary()["bytes_sent_per_server"].get<std::int64_t>(), 1000);
+  EXPECT_EQ(digest({"--strategy", "ps-sync", "--servers", "3", "--transport", "tcp"}), expected);
+  EXPECT_EQ(digest({"--strategy", "ps-sync", "--colocate"}), expected);
+  EXPECT_EQ(digest({"--strategy", "ps-sync", "--colocate", "--transport", "tcp"}), expected);
+  EXPECT_EQ(digest({"--strategy", "ps-sync", "--local-aggregation", "--transport", "tcp"}), expected);
+  EXPECT_EQ(digest({"--strategy", "ps-sync", "--server-role", "sum", "--servers", "2"}), expected);
+}
+
+TEST_F(Program, LooseStrategiesEndWithEqualReplicas) {
+  for (const char* strategy : {"ps-async", "ps-ssp", "hogwild", "easgd", "local-sgd"}) {
+    const Ended e = run(train({"--strategy", strategy, "--workers", "3", "--steps", "6", "--no-evaluate"}));
+    EXPECT_EQ(e.code, 0) << strategy << e.error;
+    const auto s = summary();
+    ASSERT_EQ(s["replicas_sha256"].size(), 3U);
+    for (const auto& r : s["replicas_sha256"]) EXPECT_EQ(r, s["parameters_sha256"]) << strategy;
+  }
+}
+
+TEST_F(Program, ResumedServersEndWithTheSameBits) {
+  const std::vector<std::string> flags = {"--strategy", "ps-sync", "--workers",    "2",
+                                          "--servers",  "2",       "--no-evaluate"};
+  const auto with_steps = [&](const char* steps) {
+    auto all = flags;
+    all.insert(all.end(), {"--steps", steps});
+    return train(all);
+  };
+  ASSERT_EQ(run(with_steps("12")).code, 0);
+  const auto undisturbed = summary()["parameters_sha256"];
+  fs::remove_all(out());
+  ASSERT_EQ(run(with_steps("5")).code, 0);
+  const Ended e = run({"train", "--resume", out().string(), "--steps", "12"});
+  ASSERT_EQ(e.code, 0) << e.error;
+  EXPECT_EQ(summary()["parameters_sha256"], undisturbed);
+}
+
+TEST_F(Program, PacedRunsSaySoAndKeepTheBoundOfStaleness) {
+  const Ended e = run(train({"--strategy", "ps-ssp", "--staleness", "2", "--workers", "3", "--pace", "4",
+                             "--slow", "1:5", "--steps", "20"}));
+  ASSERT_EQ(e.code, 0) << e.error;
+  const auto s = summary();
+  EXPECT_LE(s["max_lead"], 2);
+  EXPECT_EQ(s["pace_ms"], 4.0);
+  EXPECT_EQ(s["slow"], "1:5");
+  EXPECT_TRUE(s["train_loss"].is_null());
+  EXPECT_NE(e.out.find("paced at 4 ms, slowed 1:5"), std::string::npos) << e.out;
+}
+
+TEST_F(Program, DeadServerEndsTheRunAndIsNamed) {
+  for (const char* transport : {"shm", "tcp"}) {
+    Running running(root(), train({"--strategy", "ps-sync", "--servers", "2", "--workers", "2", "--transport",
+                                   transport, "--epochs", "50", "--no-evaluate"}));
+    wait_for_steps();
+    const auto processes = running.workers();
+    ASSERT_EQ(processes.size(), 4U);
+    ::kill(processes[3], SIGKILL);
+    const Ended e = running.wait();
+    EXPECT_EQ(e.code, 1);
+    EXPECT_NE(e.error.find("rank 3 (a server) was killed by SIGKILL"), std::string::npos) << e.error;
+    expect_gone(processes);
+    fs::remove_all(out());
+  }
+}
+
+TEST_F(Program, ServersThatDoNotFitAreRefused) {
+  expect_refused(train({"--strategy", "allreduce", "--servers", "2"}), "--servers 2");
+  expect_refused(train({"--strategy", "ps-sync", "--servers", "0"}), "--servers");
+  expect_refused(train({"--strategy", "ps-sync", "--servers", "1000000"}), "--servers");
+  expect_refused(train({"--strategy", "ps-ssp", "--staleness", "-1"}), "--staleness");
+  expect_refused(train({"--strategy", "ps-sync", "--workers", "2", "--backup-workers", "2"}),
+                 "--backup-workers");
+  expect_refused(train({"--strategy", "ps-async", "--workers", "2", "--backup-workers", "1"}), "ps-sync");
+  expect_refused(train({"--strategy", "ps-sync", "--workers", "2", "--servers", "3", "--colocate"}),
+                 "--colocate");
+  expect_refused(train({"--strategy", "hogwild", "--workers", "2", "--transport", "tcp"}), "shm");
+  expect_refused(train({"--slow", "7:2"}), "--slow");
+  expect_refused(train({"--slow", "0:0.5"}), "--slow");
+}
+
 class ProgramKilled : public Program, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(ProgramKilled, DeadWorkerEndsTheRunAndIsNamed) {

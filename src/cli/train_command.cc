@@ -23,9 +23,19 @@ void print_summary(const nlohmann::json& s, const std::string& folder, std::uint
       s.at("workers").get<int>(), number("samples_per_second"), s.at("step_ms").at("median").get<double>(),
       s.at("step_ms").at("p90").get<double>(), number("compute_ms"), number("exchange_ms"),
       number("exposed_exchange_ms"));
-  fmt::print("each worker sent {}; train loss {:.4f}",
-             human_bytes(s.at("bytes_sent_per_worker").get<std::uint64_t>()), number("train_loss"));
+  fmt::print("each worker sent {}", human_bytes(s.at("bytes_sent_per_worker").get<std::uint64_t>()));
+  if (!s.at("train_loss").is_null()) fmt::print("; train loss {:.4f}", number("train_loss"));
   if (!s.at("test_accuracy").is_null()) fmt::print("; test accuracy {:.2f} %", number("test_accuracy") * 100);
+  const auto conditions = lab::conditions_of(s);
+  if (!conditions.empty()) fmt::print("\n{}: no training, only its exchange", conditions);
+  if (s.contains("staleness")) {
+    fmt::print(
+        "\nstaleness of gradients {:.2f} on average, {} at most; lead {} at most; {} pieces applied, {} "
+        "dropped",
+        s.at("staleness").at("mean").get<double>(), s.at("staleness").at("max").get<int>(),
+        s.at("max_lead").get<int>(), s.at("pieces_applied").get<std::int64_t>(),
+        s.at("pieces_dropped").get<std::int64_t>());
+  }
   fmt::print("\nparameters {} on {}\n", s.at("parameters_sha256").get<std::string>().substr(0, 16),
              lab::replicas_agree(s) ? "every replica" : "rank 0 ONLY: replicas differ");
   if (strangers > 0) fmt::print("{} connections of strangers were refused\n", strangers);
@@ -92,7 +102,7 @@ void add_train(CLI::App& app, Action& action) {
       const nlohmann::json given = *config;
       nlohmann::json json = merged;
       for (const auto& [key, value] : given.items()) {
-        std::string flag = key == "timeout_s" ? "timeout" : key;
+        std::string flag = key == "timeout_s" ? "timeout" : key == "pace_ms" ? "pace" : key;
         std::ranges::replace(flag, '_', '-');
         const auto* option = command->get_option_no_throw("--" + flag);
         if (option != nullptr && option->count() > 0) json[key] = value;

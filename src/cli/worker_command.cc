@@ -1,7 +1,11 @@
 #include <malloc.h>
 
+#include <thread>
+
+#include "base/process.h"
 #include "cli/command.h"
 #include "lab/bench_allreduce.h"
+#include "lab/bench_ps.h"
 #include "lab/run.h"
 #include "launch/job.h"
 #include "observe/jsonl_sink.h"
@@ -33,19 +37,64 @@ void keep_freed_memory() {
   ::mallopt(M_TOP_PAD, 64 << 20);
 }
 
-void train(const launch::WorkerJob& job, observe::JsonlSink& report) {
-  const auto setup = job.payload.get<train::Setup>();
-  keep_freed_memory();
-  at::set_num_threads(setup.config.threads);
-  at::set_num_interop_threads(1);
+// The server that lives in a worker's process, as a rank of its own on a thread of its own.
+class ColocatedServer {
+ public:
+  ColocatedServer(launch::WorkerJob job, const train::Setup& setup, observe::JsonlSink& report)
+      : thread_([this, job = std::move(job), &setup, &report]() mutable {
+          name_thread("server");
+          try {
+            job.rank = Rank{to_int(job.rank) + setup.config.workers};
+            train::serve(setup, *launch::connect(job, report));
+          } catch (...) {
+            failure_ = std::current_exception();
+          }
+        }) {}
+  ~ColocatedServer() {
+    if (thread_.joinable()) thread_.join();
+  }
+  ColocatedServer(const ColocatedServer&) = delete;
+  ColocatedServer& operator=(const ColocatedServer&) = delete;
+
+  // Until it has ended. Throws what ended it.
+  void wait() {
+    thread_.join();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+void train_as_worker(const launch::WorkerJob& job, const train::Setup& setup, observe::JsonlSink& report) {
   const auto transport = launch::connect(job, report);
+  const auto neighbours = launch::connect_neighbours(job);
   if (job.rank != Rank{0}) {
-    train::train(setup, *transport, report);
+    train::train(setup, *transport, report, neighbours.get());
     return;
   }
   observe::JsonlSink metrics(std::filesystem::path(setup.config.out) / "metrics.jsonl");
   Tee both(metrics, report);
-  train::train(setup, *transport, both);
+  train::train(setup, *transport, both, neighbours.get());
+}
+
+void train(const launch::WorkerJob& job, observe::JsonlSink& report) {
+  const auto setup = job.payload.get<train::Setup>();
+  const auto& config = setup.config;
+  if (to_int(job.rank) >= config.workers) return train::serve(setup, *launch::connect(job, report));
+  keep_freed_memory();
+  at::set_num_threads(config.threads);
+  at::set_num_interop_threads(1);
+  std::optional<ColocatedServer> server;
+  if (config.colocate) server.emplace(job, setup, report);
+  try {
+    train_as_worker(job, setup, report);
+  } catch (...) {
+    if (server) server->wait();  // if it knows better what went wrong, it says so
+    throw;
+  }
+  if (server) server->wait();
 }
 
 void bench(const launch::WorkerJob& job, observe::JsonlSink& report) {
@@ -56,6 +105,11 @@ void bench(const launch::WorkerJob& job, observe::JsonlSink& report) {
   if (job.rank == Rank{0}) report.write_line({{"rows", rows}});
 }
 
+void bench_ps(const launch::WorkerJob& job, observe::JsonlSink& report) {
+  const auto rows = lab::bench_ps(*launch::connect(job, report), job.payload.get<lab::BenchPsSpec>());
+  if (!rows.is_null()) report.write_line({{"rows", rows}});
+}
+
 int work(int fd) {
   const auto job = launch::read_job(fd);
   observe::JsonlSink report(UniqueFd(job.report_fd), "the launcher's pipe");
@@ -64,6 +118,8 @@ int work(int fd) {
       train(job, report);
     } else if (job.task == lab::kBenchTask) {
       bench(job, report);
+    } else if (job.task == lab::kBenchPsTask) {
+      bench_ps(job, report);
     } else {
       throw ConfigError(fmt::format("unknown task '{}'", job.task));
     }

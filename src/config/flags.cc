@@ -38,11 +38,15 @@ void add_switch(CLI::App& app, const std::string& flag, bool& field, const std::
 
 }  // namespace
 
-void add_train_flags(CLI::App& app, TrainConfig& c) {
+void add_train_flags(CLI::App& command, TrainConfig& config) {
+  CLI::App& app = command;
+  TrainConfig& c = config;
   add(app, "model", c.model, "network to train; `tutti models` lists them");
   // $TUTTI_DATA is where data lies, not which.
   add(app, "data", c.data, "data set; `tutti data list` lists them")->envname("TUTTI_DATASET");
-  add(app, "strategy", c.strategy, "local | ring | allreduce | reduce-broadcast");
+  add(app, "strategy", c.strategy,
+      "local | ring | allreduce | reduce-broadcast | ps-sync | ps-async | ps-ssp | hogwild | easgd | "
+      "local-sgd");
   add(app, "workers", c.workers, "processes that compute gradients");
   add(app, "steps", c.steps, "optimizer steps to train (instead of --epochs)")->check(at_least_one, "");
   add(app, "epochs", c.epochs, "passes over the data; default 1")->check(at_least_one, "");
@@ -60,6 +64,21 @@ void add_train_flags(CLI::App& app, TrainConfig& c) {
   add_switch(app, "scale-lr", c.scale_lr, "multiply the learning rate by the workers, after a warm-up");
   add(app, "warmup-steps", c.warmup_steps, "of --scale-lr; below 0: one epoch, at most a fifth of the run");
   add(app, "seed", c.seed, "of initial weights, shuffling and dropout")->check(not_negative, "");
+  add(app, "servers", c.servers, "processes that hold parameters, for ps-*; default 1")
+      ->check(at_least_one, "");
+  add_switch(app, "colocate", c.colocate,
+             "a server in each worker's process instead of processes of their own");
+  add(app, "server-role", c.server_role, "of ps-sync: update the parameters | sum gradients, workers update");
+  add(app, "backup-workers", c.backup_workers,
+      "of ps-sync: a step does not wait for the last so many workers");
+  add(app, "staleness", c.staleness, "of ps-ssp: steps that a worker may be ahead of the slowest");
+  add_switch(app, "damp-stale", c.damp_stale,
+             "divide the learning rate by a gradient's staleness (ps-async, ps-ssp)");
+  add_switch(app, "local-aggregation", c.local_aggregation, "of ps-sync: one push for all workers of a host");
+  add(app, "sync-every", c.sync_every, "steps between meetings of easgd and local-sgd");
+  add(app, "moving-rate", c.moving_rate, "of easgd, towards the centre and back; 0: 0.9 / workers");
+  add(app, "pace", c.pace_ms, "milliseconds to wait instead of computing, to measure exchanges alone");
+  add(app, "slow", c.slow, "RANK:FACTOR makes one worker so many times slower");
   add(app, "device", c.device, "cpu");
   add(app, "transport", c.transport, "auto | shm | tcp");
   add(app, "algorithm", c.algorithm, "of allreduce: auto | ring | direct | halving-doubling | tree");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdio>
 
 #include "base/error.h"
 
@@ -54,11 +55,31 @@ void validate(const TrainConfig& c) {
   require(c.timeout_s > 0 && c.timeout_s <= 86400, "timeout", "between 0 and 86400 seconds", c.timeout_s);
   require(c.checkpoint_every >= 0, "checkpoint-every", "at least 1", c.checkpoint_every);
   require(c.bucket_bytes >= 1, "bucket-bytes", "at least 1", c.bucket_bytes);
+  require(c.servers >= 0 && c.servers <= 1024, "servers", "between 1 and 1024", c.servers);
+  require(c.server_role == "update" || c.server_role == "sum", "server-role", "update or sum", c.server_role);
+  require(c.backup_workers >= 0 && c.backup_workers < c.workers, "backup-workers",
+          fmt::format("at least 0 and fewer than the {} workers", c.workers), c.backup_workers);
+  require(c.staleness >= 0, "staleness", "at least 0", c.staleness);
+  require(c.sync_every >= 1, "sync-every", "at least 1", c.sync_every);
+  require(c.moving_rate >= 0 && c.moving_rate < 1, "moving-rate", "between 0 (choose) and 1", c.moving_rate);
+  require(c.pace_ms >= 0 && c.pace_ms <= 3.6e6, "pace", "between 0 and 3600000 ms", c.pace_ms);
+  parse_slow(c);
   require(c.device == "cpu", "device", "cpu (this build trains on nothing else)", c.device);
   require(c.memory_format == "auto" || c.memory_format == "contiguous" || c.memory_format == "channels-last",
           "memory-format", "auto, contiguous or channels-last", c.memory_format);
   require(c.transport == "auto" || c.transport == "shm" || c.transport == "tcp", "transport",
           "auto, shm or tcp", c.transport);
+}
+
+Slow parse_slow(const TrainConfig& c) {
+  if (c.slow.empty()) return {};
+  Slow slow;
+  int end = 0;
+  const bool read = std::sscanf(c.slow.c_str(), "%d:%lf%n", &slow.rank, &slow.factor, &end) == 2;
+  const bool whole = read && static_cast<std::size_t>(end) == c.slow.size();
+  require(whole && slow.rank >= 0 && slow.rank < c.workers && slow.factor >= 1 && slow.factor <= 1e6, "slow",
+          fmt::format("RANK:FACTOR with a rank below {} and a factor of at least 1", c.workers), c.slow);
+  return slow;
 }
 
 std::string resolved_table(const TrainConfig& config) {

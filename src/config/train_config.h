@@ -31,6 +31,19 @@ struct TrainConfig {
   std::int64_t warmup_steps = -1;  // below 0: one epoch, at most a fifth of the run
   std::uint64_t seed = 1;
 
+  int servers = 0;  // 0: none, or what the strategy needs
+  bool colocate = false;
+  std::string server_role = "update";  // update | sum
+  int backup_workers = 0;
+  int staleness = 3;        // ps-ssp
+  bool damp_stale = false;  // ps-async, ps-ssp
+  bool local_aggregation = false;
+  std::int64_t sync_every = 8;  // easgd, local-sgd
+  double moving_rate = 0;       // easgd; 0: 0.9 / workers
+
+  double pace_ms = 0;  // above 0: wait so long instead of computing
+  std::string slow;    // RANK:FACTOR
+
   std::string device = "cpu";
   std::string transport = "auto";
   std::string algorithm = "auto";
@@ -50,9 +63,19 @@ struct TrainConfig {
 // A key that is missing keeps its default.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainConfig, model, data, strategy, workers, steps, epochs,
                                                 batch, global_batch, optimizer, lr, momentum, beta1, beta2,
-                                                epsilon, weight_decay, scale_lr, warmup_steps, seed, device,
-                                                transport, algorithm, memory_format, bucket_bytes, threads,
-                                                timeout_s, no_evaluate, trace, checkpoint_every, out, resume)
+                                                epsilon, weight_decay, scale_lr, warmup_steps, seed, servers,
+                                                colocate, server_role, backup_workers, staleness, damp_stale,
+                                                local_aggregation, sync_every, moving_rate, pace_ms, slow,
+                                                device, transport, algorithm, memory_format, bucket_bytes,
+                                                threads, timeout_s, no_evaluate, trace, checkpoint_every, out,
+                                                resume)
+
+// `slow` as numbers; factor 1 for everyone if it is empty. Throws ConfigError.
+struct Slow {
+  int rank = -1;
+  double factor = 1;
+};
+Slow parse_slow(const TrainConfig& config);
 
 // Checks what can be checked without data or model. Throws ConfigError that names the flag.
 void validate(const TrainConfig& config);

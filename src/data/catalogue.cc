@@ -32,7 +32,7 @@ DatasetInfo like_mnist(std::string name, std::string title, float mean, float de
 }
 
 const std::vector<DatasetInfo>& catalogue() {
-  static const std::vector<DatasetInfo> sets = {
+  static const std::vector<DatasetInfo> kSets = {
       like_mnist("mnist", "MNIST handwritten digits", 0.1307F, 0.3081F,
                  "https://ossci-datasets.s3.amazonaws.com/mnist/",
                  {"ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -46,7 +46,7 @@ const std::vector<DatasetInfo>& catalogue() {
                   "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
                   "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34"}),
   };
-  return sets;
+  return kSets;
 }
 
 std::string comma_separated(const std::vector<std::string>& words) {

@@ -13,7 +13,7 @@ std::string decoded_digest(std::span<const std::byte> bytes, const std::string& 
                            std::uint64_t expected) {
   GzipReader reader(bytes, from);
   Sha256 hash;
-  std::vector<std::byte> piece(256 * 1024);
+  std::vector<std::byte> piece(256 << 10);
   std::uint64_t total = 0;
   while (const std::size_t n = reader.read(piece)) {
     total += n;

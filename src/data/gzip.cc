@@ -12,10 +12,14 @@ namespace {
 
 namespace zlib = boost::beast::zlib;
 
-constexpr std::size_t kInputPiece = 16 * 1024;  // how closely an error's offset is known
+constexpr std::size_t kInputPiece = 16 << 10;  // how closely an error's offset is known
 constexpr std::size_t kTrailerBytes = 8;
 
-enum HeaderFlag : unsigned { kHeaderCrc = 2, kExtra = 4, kName = 8, kComment = 16, kReserved = 0xe0 };
+enum class HeaderFlag : unsigned { header_crc = 2, extra = 4, name = 8, comment = 16, reserved = 0xe0 };
+
+bool has(unsigned flags, HeaderFlag flag) {
+  return (flags & static_cast<unsigned>(flag)) != 0;
+}
 
 }  // namespace
 
@@ -59,19 +63,19 @@ struct GzipReader::State {
     need(10, "header");
     if (input[at + 2] != std::byte{8}) fail("unknown gzip compression method, expected 8 (deflate)");
     const auto flags = std::to_integer<unsigned>(input[at + 3]);
-    if ((flags & kReserved) != 0) fail(fmt::format("unknown gzip flags {:#04x}", flags));
+    if (has(flags, HeaderFlag::reserved)) fail(fmt::format("unknown gzip flags {:#04x}", flags));
     at += 10;
-    if ((flags & kExtra) != 0) {
+    if (has(flags, HeaderFlag::extra)) {
       std::size_t extra = take_byte("header");
       extra |= take_byte("header") << 8;
       need(extra, "header");
       at += extra;
     }
-    for (const HeaderFlag text : {kName, kComment}) {
-      if ((flags & text) == 0) continue;
+    for (const HeaderFlag text : {HeaderFlag::name, HeaderFlag::comment}) {
+      if (!has(flags, text)) continue;
       while (take_byte("header") != 0) continue;
     }
-    if ((flags & kHeaderCrc) != 0) {
+    if (has(flags, HeaderFlag::header_crc)) {
       need(2, "header");
       at += 2;
     }
@@ -157,7 +161,7 @@ std::vector<std::byte> decode_gzip(std::span<const std::byte> input, const std::
   std::vector<std::byte> content;
   while (true) {
     const std::size_t before = content.size();
-    const std::size_t room = std::max<std::size_t>(64 * 1024, before);  // doubles
+    const std::size_t room = std::max<std::size_t>(64 << 10, before);  // doubles
     content.resize(before + std::min(room, limit - before + 1));
     const std::size_t made = reader.read(std::span(content).subspan(before));
     if (before + made > limit) throw DataError(fmt::format("{}: decodes to more than {} bytes", name, limit));

@@ -18,7 +18,7 @@ namespace http = beast::http;
 
 using Parser = http::response_parser<http::vector_body<unsigned char>>;
 
-constexpr std::size_t kPiece = 64 * 1024;
+constexpr std::size_t kPiece = 64 << 10;
 
 struct Reply {
   std::vector<std::byte> body;

@@ -101,7 +101,7 @@ std::string reason(const std::filesystem::path& folder) {
     if (first.empty()) first = line;
     for (const std::string_view mark : {"npm ERR! ", "npm error "}) {
       if (!line.starts_with(mark)) continue;
-      const std::string rest = line.substr(mark.size());
+      std::string rest = line.substr(mark.size());
       if (!rest.starts_with("code ") && !rest.starts_with("errno ") && !rest.starts_with("syscall "))
         return rest;
     }

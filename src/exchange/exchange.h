@@ -1,7 +1,7 @@
 // How gradients become consistent parameters: one class an architecture, behind one small interface.
 #pragma once
 
-#include <chrono>
+#include <nlohmann/json.hpp>
 
 #include "base/deadline.h"
 #include "grad/buckets.h"
@@ -15,20 +15,41 @@ struct ExchangeTimes {
 };
 
 // Owned by the trainer; one thread calls it, but for on_gradient, which comes from backward's thread while
-// the trainer waits in backward.
+// the trainer waits in backward. Calls that wait for peers throw PeerLost and Timeout.
 class Exchange {
  public:
   virtual ~Exchange() = default;
+
+  // All workers call it. Everyone begins with rank 0's parameters and, if `with_state`, its optimizer's
+  // state; `step` steps lie behind the model.
+  virtual void start(std::int64_t step, bool with_state) = 0;
 
   // This gradient is final for this step. Never blocks on a peer.
   virtual void on_gradient(grad::ParamId id) = 0;
 
   // On return parameters are as this architecture promises, and gradients are free for the next step.
-  // Gradients that were not announced count as they are (zero, if this worker had no samples). Throws
-  // PeerLost, Timeout.
+  // Gradients that were not announced count as they are (zero, if this worker had no samples).
   virtual void finish_step() = 0;
 
+  // Steps that the model has behind it, of which each is one gradient of each worker: the run ends by this
+  // count.
+  virtual std::int64_t steps_done() const = 0;
+
+  // Rank 0 calls it, between steps: the updater there holds the optimizer's state on return, for a
+  // checkpoint.
+  virtual void fetch_state() {}
+
+  // All workers call it after their last step: on return everyone has the same parameters, and rank 0's
+  // updater the optimizer's state.
+  virtual void finish() {}
+
   virtual ExchangeTimes times() const = 0;
+
+  // Gradients and parameters that this worker has sent so far.
+  virtual std::uint64_t bytes_sent() const = 0;
+
+  // What the architecture has to tell after finish(), for the summary: staleness, dropped gradients.
+  virtual nlohmann::json report() const { return nlohmann::json::object(); }
 };
 
 }  // namespace tutti::exchange

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "exchange/strategy.h"
+#include "net/group.h"
 #include "net/inproc.h"
 
 namespace tutti::exchange {
@@ -23,7 +24,10 @@ struct Net : torch::nn::Module {
 struct Case {
   std::string strategy;
   net::Medium medium;
-  int world;
+  int workers;
+  int servers = 0;
+  bool local_aggregation = false;
+  ps::Role role = ps::Role::update;
 };
 
 torch::Tensor flat(const torch::nn::Module& m) {
@@ -32,69 +36,141 @@ torch::Tensor flat(const torch::nn::Module& m) {
   return torch::cat(parts);
 }
 
-// Trains for a few steps, each rank on its rows of the same data; returns each replica's parameters.
-std::vector<torch::Tensor> train(const Case& c, int steps, optim::Kind kind) {
-  std::vector<torch::Tensor> replicas(static_cast<std::size_t>(c.world));
+Tuning tuning_of(const Case& c, const optim::Settings& optimizer) {
+  const auto& strategy = find_strategy(c.strategy);
+  const int pushers = c.local_aggregation ? 1 : c.workers;
+  Tuning t{.piece_bytes = 100, .local_aggregation = c.local_aggregation, .sync_every = 1};
+  t.servers = {
+      .workers = pushers,
+      .first_server = c.workers,
+      .servers = c.servers,
+      .policy = {.consistency = strategy.servers.value_or(ps::Consistency::sync), .workers = pushers},
+      .role = c.role,
+      .optimizer = optimizer};
+  return t;
+}
+
+struct Trained {
+  std::vector<torch::Tensor> replicas;
+  std::vector<double> losses;  // of rank 0's part, by step
+};
+
+// Trains for a few steps, each worker on its rows of the same data.
+Trained train(const Case& c, int steps, optim::Kind kind) {
+  Trained trained;
+  trained.replicas.resize(static_cast<std::size_t>(c.workers));
   std::mutex torch_seed;
-  net::run_as_threads(c.medium, c.world, kPatience, [&](net::Transport& t) {
+  const optim::Settings optimizer{.kind = kind, .lr = 0.05};
+  const Tuning tuning = tuning_of(c, optimizer);
+  net::run_as_threads(c.medium, c.workers + c.servers, kPatience, [&](net::Transport& everyone) {
+    const int rank = to_int(everyone.rank());
+    if (rank >= c.workers) return (void)ps::serve(everyone, tuning.servers);
     const Strategy& strategy = find_strategy(c.strategy);
-    collectives::Communicator all(t, algorithm_of(strategy, "auto"));
+    net::Group group(everyone, c.workers);
+    collectives::Communicator all(group, algorithm_of(strategy, "auto"));
     torch::Tensor x;
     std::shared_ptr<Net> model;
     {
       const std::scoped_lock lock(torch_seed);
       torch::manual_seed(99);
       x = torch::randn({12, 7});
-      torch::manual_seed(static_cast<std::uint64_t>(7 + to_int(t.rank())));  // replicas start different
+      torch::manual_seed(static_cast<std::uint64_t>(7 + rank));  // replicas start different
       model = std::make_shared<Net>();
     }
     grad::Buckets buckets(*model, kBucketBytes, [&](std::size_t bytes) { return all.allocate(bytes); });
-    Updater updater(buckets, {.kind = kind, .lr = 0.05});
-    observe::Trace trace(false, t.rank());
-    std::vector<std::span<float>> parameters;
-    for (std::size_t b = 0; b < buckets.size(); ++b) parameters.push_back(buckets.parameters(b));
-    broadcast_from_first(all, buckets, parameters, "initial weights");
-    const auto exchange = make_exchange(strategy, {buckets, updater, all, trace});
+    Updater updater(buckets, optimizer);
+    observe::Trace trace(false, everyone.rank());
+    const auto exchange = make_exchange(strategy, {buckets, updater, everyone, all, trace}, tuning);
     buckets.on_gradient([&](grad::ParamId id) { exchange->on_gradient(id); });
+    exchange->start(0, false);
     for (int step = 1; step <= steps; ++step) {
       updater.begin_step(step, 0.05);
-      const auto mine = x.chunk(c.world)[static_cast<std::size_t>(to_int(t.rank()))];
-      model->forward(mine).square().mean().backward();
+      const auto mine = x.chunk(c.workers)[rank];
+      const auto loss = model->forward(mine).square().mean();
+      loss.backward();
       exchange->finish_step();
+      if (rank == 0) trained.losses.push_back(loss.item<double>());
+      EXPECT_TRUE(strategy.apart || exchange->steps_done() == step);
     }
-    replicas[static_cast<std::size_t>(to_int(t.rank()))] = flat(*model).clone();
+    exchange->finish();
+    trained.replicas[static_cast<std::size_t>(rank)] = flat(*model).clone();
   });
-  return replicas;
+  return trained;
+}
+
+std::string name_of(const Case& c) {
+  std::string name =
+      c.strategy + (c.medium == net::Medium::memory ? "Memory" : "Sockets") + std::to_string(c.workers);
+  if (c.servers > 0) name += "Servers" + std::to_string(c.servers);
+  if (c.local_aggregation) name += "Aggregated";
+  if (c.role == ps::Role::mean) name += "Mean";
+  std::erase(name, '-');
+  return name;
 }
 
 class ExchangeContract : public ::testing::TestWithParam<Case> {};
 
 TEST_P(ExchangeContract, ReplicasEndEqualToTheBitAndLikeOneProcessAlone) {
   for (const auto kind : {optim::Kind::sgd, optim::Kind::adam}) {
-    const auto replicas = train(GetParam(), 10, kind);
-    const auto alone = train({"local", net::Medium::memory, 1}, 10, kind)[0];
-    for (const auto& r : replicas) {
-      EXPECT_TRUE(torch::equal(r, replicas[0]));
+    const auto together = train(GetParam(), 10, kind);
+    const auto alone = train({"local", net::Medium::memory, 1}, 10, kind).replicas[0];
+    for (const auto& r : together.replicas) {
+      EXPECT_TRUE(torch::equal(r, together.replicas[0]));
       EXPECT_TRUE(torch::allclose(r, alone, 1e-4, 1e-5)) << (r - alone).abs().max();
+    }
+    if (GetParam().servers == 0) continue;
+    const auto reference = train({"allreduce", net::Medium::memory, GetParam().workers}, 10, kind);
+    for (std::size_t i = 0; i < reference.losses.size(); ++i) {
+      EXPECT_NEAR(together.losses[i], reference.losses[i], 1e-5) << "step " << i;
     }
   }
 }
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const char* strategy : {"ring", "allreduce", "reduce-broadcast"}) {
-    for (const auto medium : {net::Medium::memory, net::Medium::sockets}) {
-      for (const int world : {1, 2, 3, 4}) all.push_back({strategy, medium, world});
+  for (const auto medium : {net::Medium::memory, net::Medium::sockets}) {
+    for (const char* strategy : {"ring", "allreduce", "reduce-broadcast"}) {
+      for (const int workers : {1, 2, 3, 4}) all.push_back({strategy, medium, workers});
+    }
+    for (const int workers : {2, 3, 4}) {
+      for (const int servers : {1, 2, 3}) {
+        for (const bool aggregated : {false, true})
+          all.push_back({"ps-sync", medium, workers, servers, aggregated});
+      }
+      all.push_back({"ps-sync", medium, workers, 2, false, ps::Role::mean});
+      all.push_back({"ps-sync", medium, workers, 2, true, ps::Role::mean});
     }
   }
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ExchangeContract, ::testing::ValuesIn(cases()), [](const auto& p) {
-  std::string name = p.param.strategy + (p.param.medium == net::Medium::memory ? "Memory" : "Sockets");
-  std::erase(name, '-');
-  return name + std::to_string(p.param.world);
-});
+INSTANTIATE_TEST_SUITE_P(All, ExchangeContract, ::testing::ValuesIn(cases()),
+                         [](const auto& p) { return name_of(p.param); });
+
+// Exchanges that promise less than one process alone would do: they learn, and in the end all replicas are
+// equal.
+class LooseExchange : public ::testing::TestWithParam<Case> {};
+
+TEST_P(LooseExchange, LearnsAndReplicasEndEqual) {
+  const auto trained = train(GetParam(), 60, optim::Kind::sgd);
+  for (const auto& r : trained.replicas) EXPECT_TRUE(torch::equal(r, trained.replicas[0]));
+  EXPECT_LT(trained.losses.back(), 0.7 * trained.losses.front());
+}
+
+std::vector<Case> loose_cases() {
+  std::vector<Case> all;
+  for (const auto medium : {net::Medium::memory, net::Medium::sockets}) {
+    for (const char* strategy : {"ps-async", "ps-ssp"}) {
+      for (const int servers : {1, 2}) all.push_back({strategy, medium, 3, servers});
+    }
+    for (const char* strategy : {"easgd", "local-sgd"}) all.push_back({strategy, medium, 3});
+  }
+  all.push_back({"hogwild", net::Medium::memory, 3});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LooseExchange, ::testing::ValuesIn(loose_cases()),
+                         [](const auto& p) { return name_of(p.param); });
 
 TEST(Exchange, RankThatDiesInMidStepEndsFinishStepOfTheOthers) {
   net::run_as_threads(net::Medium::memory, 2, kPatience, [](net::Transport& t) {
@@ -104,7 +180,7 @@ TEST(Exchange, RankThatDiesInMidStepEndsFinishStepOfTheOthers) {
     if (t.rank() == Rank{1}) return;
     Updater updater(buckets, {});
     observe::Trace trace(false, t.rank());
-    const auto exchange = make_exchange(find_strategy("allreduce"), {buckets, updater, all, trace});
+    const auto exchange = make_exchange(find_strategy("allreduce"), {buckets, updater, t, all, trace}, {});
     updater.begin_step(17, 0.1);
     try {
       exchange->finish_step();

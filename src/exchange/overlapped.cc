@@ -3,15 +3,21 @@
 #include <fmt/format.h>
 
 #include "base/process.h"
+#include "exchange/broadcast.h"
 
 namespace tutti::exchange {
 
 using collectives::ReduceOp;
 
 Overlapped::Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all,
-                       Average average, observe::Trace& trace)
-    : buckets_(buckets), updater_(updater), all_(all), average_(std::move(average)), trace_(trace) {
-  for (std::size_t b = 0; b < buckets.size(); ++b) lacking_.push_back(buckets.layout(b).slices.size());
+                       Average average, observe::Trace& trace, Apply apply)
+    : buckets_(buckets),
+      updater_(updater),
+      all_(all),
+      average_(std::move(average)),
+      apply_(apply ? std::move(apply) : [this](std::size_t bucket) { updater_.apply(bucket); }),
+      trace_(trace),
+      countdown_(buckets) {
   thread_ = std::thread([this] { communicate(); });
 }
 
@@ -26,14 +32,20 @@ Overlapped::~Overlapped() {
   thread_.join();
 }
 
-void Overlapped::on_gradient(grad::ParamId id) {
-  if (--lacking_[buckets_.bucket_of(id)] == 0) release_full_buckets();
+void Overlapped::start(std::int64_t step, bool with_state) {
+  steps_ = step;
+  start_like_first(all_, buckets_, updater_, with_state);
 }
 
-void Overlapped::release_full_buckets() {
+void Overlapped::on_gradient(grad::ParamId id) {
+  if (countdown_.arrived(id)) release_buckets(false);
+}
+
+// Those that are full, or all of them, in order.
+void Overlapped::release_buckets(bool all) {
   {
     const std::scoped_lock lock(mutex_);
-    while (released_ < lacking_.size() && lacking_[released_] == 0) ++released_;
+    while (released_ < buckets_.size() && (all || countdown_.full(released_))) ++released_;
   }
   changed_.notify_all();
 }
@@ -47,6 +59,7 @@ void Overlapped::communicate() {
     const std::size_t bucket = averaged_;
     lock.unlock();
     const auto begin = Clock::now();
+    const auto sent = all_.bytes_sent();
     std::exception_ptr failure;
     try {
       average(bucket);
@@ -55,6 +68,7 @@ void Overlapped::communicate() {
     }
     lock.lock();
     busy_ += Clock::now() - begin;
+    bytes_sent_ += all_.bytes_sent() - sent;
     failure_ = failure;
     if (failure) {
       changed_.notify_all();
@@ -85,13 +99,13 @@ void Overlapped::wait_for(std::size_t bucket) {
 
 void Overlapped::finish_step() {
   times_ = {};
-  std::ranges::fill(lacking_, std::size_t{0});
-  release_full_buckets();
+  release_buckets(true);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     wait_for(b);
-    updater_.apply(b);
+    apply_(b);
   }
-  for (std::size_t b = 0; b < buckets_.size(); ++b) lacking_[b] = buckets_.layout(b).slices.size();
+  countdown_.reset();
+  ++steps_;
   const std::scoped_lock lock(mutex_);
   times_.busy = std::exchange(busy_, {});
   released_ = averaged_ = 0;

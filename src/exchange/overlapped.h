@@ -21,6 +21,7 @@
 #include "collectives/communicator.h"
 #include "exchange/exchange.h"
 #include "exchange/updater.h"
+#include "grad/countdown.h"
 #include "observe/trace.h"
 
 namespace tutti::exchange {
@@ -31,29 +32,39 @@ class Overlapped final : public Exchange {
   using Average =
       std::function<void(collectives::Communicator&, collectives::Buffer, std::string_view label)>;
 
-  // All arguments outlive the exchange. Between steps the communicator may be used by others.
+  // Makes a bucket's parameters from what its gradients' memory holds after that, and clears it. Called by
+  // finish_step.
+  using Apply = std::function<void(std::size_t bucket)>;
+
+  // Without `apply` the updater does it. All arguments outlive the exchange. Between steps the communicator
+  // may be used by others.
   Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all, Average average,
-             observe::Trace& trace);
+             observe::Trace& trace, Apply apply = nullptr);
   ~Overlapped() override;
   Overlapped(const Overlapped&) = delete;
   Overlapped& operator=(const Overlapped&) = delete;
 
+  void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId id) override;
   void finish_step() override;
+  std::int64_t steps_done() const override { return steps_; }
   ExchangeTimes times() const override { return times_; }
+  std::uint64_t bytes_sent() const override { return bytes_sent_; }  // between steps
 
  private:
   void communicate();
   void average(std::size_t bucket);
-  void release_full_buckets();
+  void release_buckets(bool all);
   void wait_for(std::size_t bucket);
 
   grad::Buckets& buckets_;
   Updater& updater_;
   collectives::Communicator& all_;
   Average average_;
+  Apply apply_;
   observe::Trace& trace_;
-  std::vector<std::size_t> lacking_;  // gradients that a bucket waits for; backward's thread only
+  grad::Countdown countdown_;
+  std::int64_t steps_ = 0;
   ExchangeTimes times_;
 
   std::mutex mutex_;
@@ -62,6 +73,7 @@ class Overlapped final : public Exchange {
   std::size_t released_ = 0;  // buckets [0, released_) may leave
   std::size_t averaged_ = 0;  // buckets [0, averaged_) have come back
   Clock::duration busy_{};
+  std::uint64_t bytes_sent_ = 0;
   bool stop_ = false;
   std::exception_ptr failure_;
 

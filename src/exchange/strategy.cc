@@ -6,8 +6,11 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "exchange/hogwild.h"
 #include "exchange/local.h"
 #include "exchange/overlapped.h"
+#include "exchange/periodic.h"
+#include "exchange/servers.h"
 
 namespace tutti::exchange {
 
@@ -16,10 +19,24 @@ using collectives::Operation;
 namespace {
 
 constexpr Strategy kStrategies[] = {
-    {"local", "one worker, no exchange", true},
-    {"ring", "all-reduce around a ring"},
-    {"allreduce", "all-reduce by the fastest algorithm for this world"},
-    {"reduce-broadcast", "reduce to rank 0, average, broadcast (study B's way)"},
+    {.name = "local", .summary = "one worker, no exchange", .one_worker_only = true},
+    {.name = "ring", .summary = "all-reduce around a ring"},
+    {.name = "allreduce", .summary = "all-reduce by the fastest algorithm for this world"},
+    {.name = "reduce-broadcast", .summary = "reduce to rank 0, average, broadcast (study B's way)"},
+    {.name = "ps-sync",
+     .summary = "parameter servers; a step waits for every worker",
+     .servers = ps::Consistency::sync},
+    {.name = "ps-async",
+     .summary = "parameter servers; every gradient counts as it comes",
+     .servers = ps::Consistency::async,
+     .apart = true},
+    {.name = "ps-ssp",
+     .summary = "parameter servers; nobody runs more than --staleness steps ahead",
+     .servers = ps::Consistency::ssp,
+     .apart = true},
+    {.name = "hogwild", .summary = "shared parameters, no locks; one host", .apart = true},
+    {.name = "easgd", .summary = "elastic averaging around a centre every --sync-every steps"},
+    {.name = "local-sgd", .summary = "average the parameters every --sync-every steps"},
 };
 
 }  // namespace
@@ -46,34 +63,48 @@ std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std
   return collectives::Algorithm::ring;
 }
 
-std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& p) {
+std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& p, const Tuning& tuning) {
   if (strategy.one_worker_only) return std::make_unique<Local>(p.buckets, p.updater);
+  if (strategy.servers && tuning.local_aggregation) {
+    return std::make_unique<AggregatedServers>(p.buckets, p.updater, p.everyone, p.workers, tuning.servers,
+                                               tuning.piece_bytes, p.trace);
+  }
+  if (strategy.servers) {
+    return std::make_unique<Servers>(p.buckets, p.updater, p.everyone, p.workers, tuning.servers,
+                                     tuning.piece_bytes, p.trace);
+  }
+  if (strategy.name == "hogwild")
+    return std::make_unique<Hogwild>(p.buckets, p.updater, p.everyone, p.workers);
+  if (strategy.name == "local-sgd") {
+    return std::make_unique<LocalSgd>(p.buckets, p.updater, p.workers, tuning.sync_every, p.trace);
+  }
+  if (strategy.name == "easgd") {
+    return std::make_unique<ElasticAveraging>(p.buckets, p.updater, p.workers, tuning.sync_every,
+                                              tuning.moving_rate, p.trace);
+  }
   const auto average =
       strategy.name == "reduce-broadcast" ? average_by_reduce_and_broadcast : average_by_all_reduce;
-  return std::make_unique<Overlapped>(p.buckets, p.updater, p.all, average, p.trace);
+  return std::make_unique<Overlapped>(p.buckets, p.updater, p.workers, average, p.trace);
 }
 
-std::string describe(const Strategy& strategy, const collectives::Communicator& all,
+std::string describe(const Strategy& strategy, const collectives::Communicator& workers, const Tuning& tuning,
                      std::uint64_t bucket_bytes) {
-  if (strategy.one_worker_only || all.world() == 1) return "none: one worker";
+  if (strategy.servers) {
+    const auto& s = tuning.servers;
+    return fmt::format("{} server{} that {}{}{}", s.servers, s.servers == 1 ? "" : "s",
+                       s.role == ps::Role::update ? "update" : "only average",
+                       s.policy.backup > 0 ? fmt::format(", {} backup", s.policy.backup) : "",
+                       tuning.local_aggregation ? ", one push a host" : "");
+  }
+  if (strategy.one_worker_only || workers.world() == 1) return "none: one worker";
+  if (strategy.apart) return "shared parameters";
   const auto say = [&](Operation operation) {
-    const auto choice = all.choice(operation, bucket_bytes);
+    const auto choice = workers.choice(operation, bucket_bytes);
     return fmt::format("{} by {} ({})", name_of(operation), name_of(choice.algorithm), choice.reason);
   };
   if (strategy.name == "reduce-broadcast")
     return say(Operation::reduce) + ", then " + say(Operation::broadcast);
   return say(Operation::all_reduce);
-}
-
-void broadcast_from_first(collectives::Communicator& all, grad::Buckets& buckets,
-                          const std::vector<std::span<float>>& flat, std::string_view label) {
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    const auto staging = buckets.gradients(b);
-    std::ranges::copy(flat[b], staging.begin());
-    all.broadcast({staging.data(), staging.size(), DType::f32}, Rank{0}, label);
-    std::ranges::copy(staging, flat[b].begin());
-    std::ranges::fill(staging, 0.0F);
-  }
 }
 
 }  // namespace tutti::exchange

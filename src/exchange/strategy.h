@@ -11,6 +11,7 @@
 #include "exchange/exchange.h"
 #include "exchange/updater.h"
 #include "observe/trace.h"
+#include "ps/server.h"
 
 namespace tutti::exchange {
 
@@ -18,6 +19,8 @@ struct Strategy {
   std::string_view name;
   std::string_view summary;
   bool one_worker_only = false;
+  std::optional<ps::Consistency> servers = std::nullopt;  // has parameter servers, which keep this rule
+  bool apart = false;  // workers do not keep step: each is somewhere else in the run
 };
 
 std::span<const Strategy> all_strategies();
@@ -33,18 +36,24 @@ std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std
 struct Parts {
   grad::Buckets& buckets;
   Updater& updater;
-  collectives::Communicator& all;
+  net::Transport& everyone;            // workers, then servers
+  collectives::Communicator& workers;  // the workers alone
   observe::Trace& trace;
 };
 
-std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& parts);
+// Numbers of single strategies. Outlives the exchange.
+struct Tuning {
+  ps::ServerOptions servers = {};     // ps-*
+  std::size_t piece_bytes = 1 << 20;  // ps-*
+  bool local_aggregation = false;     // ps-sync
+  std::int64_t sync_every = 8;        // local-sgd, easgd: steps between meetings
+  double moving_rate = 0.1;           // easgd
+};
+
+std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& parts, const Tuning& tuning);
 
 // One line for people: what moves the gradients of this size in this world, and why.
-std::string describe(const Strategy& strategy, const collectives::Communicator& all,
+std::string describe(const Strategy& strategy, const collectives::Communicator& workers, const Tuning& tuning,
                      std::uint64_t bucket_bytes);
-
-// Copies rank 0's numbers to every rank, through the gradients' memory. `flat` is by bucket.
-void broadcast_from_first(collectives::Communicator& all, grad::Buckets& buckets,
-                          const std::vector<std::span<float>>& flat, std::string_view label);
 
 }  // namespace tutti::exchange

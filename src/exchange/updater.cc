@@ -32,4 +32,10 @@ std::vector<std::span<float>> Updater::slot(int slot) {
   return flat;
 }
 
+Updater::State Updater::state() {
+  State all;
+  for (int s = 0; s < slots(); ++s) all.push_back(slot(s));
+  return all;
+}
+
 }  // namespace tutti::exchange

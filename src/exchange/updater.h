@@ -16,6 +16,7 @@ class Updater {
   // Step `t`, counted from 1, is next, at this learning rate.
   void begin_step(std::int64_t t, double lr);
   std::int64_t step() const { return t_; }
+  double lr() const { return lr_; }
 
   // Updates a bucket's parameters from its gradients, and clears those for the next step.
   void apply(std::size_t bucket);
@@ -24,6 +25,8 @@ class Updater {
   int slots() const { return static_cast<int>(state_.size()); }
   std::string_view slot_name(int slot) const { return optim::slot_name(settings_.kind, slot); }
   std::vector<std::span<float>> slot(int slot);
+  using State = std::vector<std::vector<std::span<float>>>;  // by slot, then bucket
+  State state();
 
  private:
   grad::Buckets& buckets_;

@@ -81,6 +81,16 @@ void Buckets::zero_gradients() {
   for (const auto& g : gradients_) std::ranges::fill(g, 0.0F);
 }
 
+void Buckets::move_parameters(std::size_t bucket, std::span<float> place, bool keep) {
+  TUTTI_CHECK(place.size() == parameters_[bucket].size());
+  if (keep) std::ranges::copy(parameters_[bucket], place.begin());
+  const torch::NoGradGuard no_grad;
+  for (const Slice& s : layouts_[bucket].slices) {
+    tensors_[static_cast<std::size_t>(to_int(s.param))].set_data(view(place, s));
+  }
+  parameters_[bucket] = place;
+}
+
 void Buckets::on_gradient(std::function<void(ParamId)> hook) {
   const auto shared = std::make_shared<std::function<void(ParamId)>>(std::move(hook));
   for (std::size_t i = 0; i < tensors_.size(); ++i) {

@@ -58,6 +58,10 @@ class Buckets {
   std::span<float> gradients(std::size_t bucket) { return gradients_[bucket]; }
   void zero_gradients();
 
+  // The bucket's parameters live at `place` from now on, as long as the Buckets. With `keep` they take their
+  // values along; without, they have those that are there.
+  void move_parameters(std::size_t bucket, std::span<float> place, bool keep);
+
   // Calls hook(id) from backward, on its thread, each time a parameter's gradient is final. Call once; stays
   // as long as the Buckets.
   void on_gradient(std::function<void(ParamId)> hook);

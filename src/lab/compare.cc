@@ -33,7 +33,7 @@ std::string row(const Cell& c, const Cell* base) {
                      human_bytes(s.at("bytes_sent_per_worker").get<std::uint64_t>() /
                                  std::max<std::uint64_t>(1, s.at("steps").get<std::uint64_t>())),
                      accuracy.is_null() ? "-" : fmt::format("{:.2f} %", accuracy.get<double>() * 100),
-                     replicas_agree(s) ? "equal" : "DIFFER");
+                     (replicas_agree(s) ? "equal  " : "DIFFER  ") + conditions_of(s));
 }
 
 }  // namespace

@@ -13,11 +13,16 @@ bool blames_a_peer(const RankEnd& e) {
   return e.failure && e.failure->fault.has_value();
 }
 
+std::string who(const std::vector<RankEnd>& ends, Rank rank) {
+  const auto end = std::ranges::find(ends, rank, &RankEnd::rank);
+  return fmt::format("rank {}{}", to_int(rank), end != ends.end() && end->server ? " (a server)" : "");
+}
+
 // What the others were doing when `culprit` failed them: "; rank 0 was in all-reduce of bucket 0, step 7".
 std::string witnesses(const std::vector<RankEnd>& ends, Rank culprit) {
   for (const RankEnd& e : ends) {
     if (e.rank != culprit && blames_a_peer(e)) {
-      return fmt::format("; rank {} was in {}", to_int(e.rank), e.failure->fault->operation);
+      return fmt::format("; {} was in {}", who(ends, e.rank), e.failure->fault->operation);
     }
   }
   return "";
@@ -42,24 +47,24 @@ Verdict blame_the_silent(const std::vector<RankEnd>& ends, const RankEnd& report
   const auto peer = std::ranges::find(ends, fault->peer, &RankEnd::rank);
   const bool stopped = peer != ends.end() && peer->stopped;
   return {reporter.exit_code,
-          fmt::format("rank {} did not answer for {:.1f} s{}: rank {} waited for it in {}",
-                      to_int(fault->peer), static_cast<double>(fault->waited.count()) / 1000.0,
-                      stopped ? " (its process is stopped)" : "", to_int(fault->rank), fault->operation)};
+          fmt::format("{} did not answer for {:.1f} s{}: {} waited for it in {}", who(ends, fault->peer),
+                      static_cast<double>(fault->waited.count()) / 1000.0,
+                      stopped ? " (its process is stopped)" : "", who(ends, fault->rank), fault->operation)};
 }
 
 }  // namespace
 
 Verdict diagnose(const std::vector<RankEnd>& ends) {
   if (const auto* e = first_by_order(ends, [](const RankEnd& x) { return x.signal != 0; })) {
-    return {1, fmt::format("rank {} was killed by {}{}", to_int(e->rank), signal_name(e->signal),
+    return {1, fmt::format("{} was killed by {}{}", who(ends, e->rank), signal_name(e->signal),
                            witnesses(ends, e->rank))};
   }
   if (const auto* e = first_by_order(ends, [](const RankEnd& x) { return x.failure && !blames_a_peer(x); })) {
-    return {e->exit_code, fmt::format("rank {} failed: {}", to_int(e->rank), e->failure->what)};
+    return {e->exit_code, fmt::format("{} failed: {}", who(ends, e->rank), e->failure->what)};
   }
   const auto unexplained = [](const RankEnd& x) { return x.exit_code != 0 && !x.failure; };
   if (const auto* e = first_by_order(ends, unexplained)) {
-    return {e->exit_code, fmt::format("rank {} ended with exit code {} and no word{}", to_int(e->rank),
+    return {e->exit_code, fmt::format("{} ended with exit code {} and no word{}", who(ends, e->rank),
                                       e->exit_code, witnesses(ends, e->rank))};
   }
   const auto timed_out = [](const RankEnd& x) { return x.failure && x.failure->kind == Kind::timeout; };
@@ -67,7 +72,7 @@ Verdict diagnose(const std::vector<RankEnd>& ends) {
   if (const auto* e = first_by_order(ends, blames_a_peer)) return {e->exit_code, e->failure->what};
   const auto stopped = std::ranges::find_if(ends, [](const RankEnd& e) { return e.running && e.stopped; });
   if (stopped != ends.end()) {
-    return {1, fmt::format("rank {} did not answer: its process is stopped", to_int(stopped->rank))};
+    return {1, fmt::format("{} did not answer: its process is stopped", who(ends, stopped->rank))};
   }
   return {};
 }

@@ -14,6 +14,7 @@ namespace tutti::launch {
 
 struct RankEnd {
   Rank rank{};
+  bool server = false;                            // holds parameters
   bool running = true;                            // has not ended by itself
   bool stopped = false;                           // the kernel says it is stopped (SIGSTOP, a debugger)
   int exit_code = 0;                              // if it exited

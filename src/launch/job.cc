@@ -18,6 +18,14 @@ nlohmann::json bytes_to_json(std::span<const std::byte> bytes) {
   return array;
 }
 
+// The descriptor stays open: another rank of this process may need it, too.
+std::unique_ptr<net::Transport> take_seat(int fd, Rank rank, const net::TransportOptions& options) {
+  UniqueFd own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!own) throw_errno("cannot open the shared memory");
+  auto segment = std::make_shared<const net::Segment>(net::Segment::open(std::move(own)));
+  return std::make_unique<net::SegmentTransport>(std::move(segment), rank, options);
+}
+
 }  // namespace
 
 UniqueFd write_job(const WorkerJob& job) {
@@ -28,6 +36,7 @@ UniqueFd write_job(const WorkerJob& job) {
                                {"secret", bytes_to_json(job.secret)},
                                {"transport", job.transport},
                                {"segment_fd", job.segment_fd},
+                               {"local_segment_fd", job.local_segment_fd},
                                {"rendezvous_host", job.rendezvous.host},
                                {"rendezvous_port", job.rendezvous.port},
                                {"report_fd", job.report_fd},
@@ -58,6 +67,7 @@ WorkerJob read_job(int fd) {
     std::ranges::transform(secret, job.secret.begin(), [](int b) { return static_cast<std::byte>(b); });
     job.transport = json.at("transport");
     job.segment_fd = json.at("segment_fd");
+    job.local_segment_fd = json.at("local_segment_fd");
     job.rendezvous = {json.at("rendezvous_host"), json.at("rendezvous_port")};
     job.report_fd = json.at("report_fd");
     job.timeout = std::chrono::milliseconds(json.at("timeout_ms").get<std::int64_t>());
@@ -72,8 +82,7 @@ WorkerJob read_job(int fd) {
 std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink& report) {
   const net::TransportOptions options{job.timeout, job.own_core};
   if (job.transport == "shm") {
-    auto segment = std::make_shared<const net::Segment>(net::Segment::open(UniqueFd(job.segment_fd)));
-    return std::make_unique<net::SegmentTransport>(std::move(segment), job.rank, options);
+    return take_seat(job.segment_fd, job.rank, options);
   }
   net::Mesh mesh(job.rank, job.world, job.secret, "127.0.0.1");
   const auto peers = rendezvous::join(job.rendezvous, job.secret, job.rank, job.world, mesh.endpoint(),
@@ -82,6 +91,11 @@ std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink
   auto transport = mesh.connect(peers, options, &strangers);
   if (strangers > 0) report.write_line({{kStrangers, strangers}});
   return transport;
+}
+
+std::unique_ptr<net::Transport> connect_neighbours(const WorkerJob& job) {
+  if (job.local_segment_fd < 0) return nullptr;
+  return take_seat(job.local_segment_fd, job.rank, {job.timeout, job.own_core});
 }
 
 Failure failure_of(const std::exception& e) {

@@ -25,9 +25,10 @@ struct WorkerJob {
   std::string task;        // which of the program's tasks, e.g. "train"
   nlohmann::json payload;  // what the task needs
   net::Secret secret{};
-  std::string transport;     // "shm" or "tcp"
-  int segment_fd = -1;       // the shared memory, for shm
-  net::Endpoint rendezvous;  // for tcp
+  std::string transport;      // "shm" or "tcp"
+  int segment_fd = -1;        // the shared memory, for shm
+  int local_segment_fd = -1;  // the workers' own, beside tcp
+  net::Endpoint rendezvous;   // for tcp
   int report_fd = -1;
   std::chrono::milliseconds timeout{30'000};
   bool own_core = false;  // nobody else needs the core that waits: a short spin beats a sleep
@@ -42,6 +43,8 @@ WorkerJob read_job(int fd);
 // Takes the worker's place among its peers. Blocks until all have come. Connections that were refused
 // meanwhile are counted in `report`, under kStrangers. Throws Timeout, PeerLost, AuthError.
 std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink& report);
+// The workers' shared memory beside tcp, if there is one; null on servers.
+std::unique_ptr<net::Transport> connect_neighbours(const WorkerJob& job);
 inline constexpr const char* kStrangers = "strangers";
 
 // Why a worker failed, as it travels to the launcher.

@@ -107,8 +107,8 @@ class Job {
     outcome.line = verdict.line;
     if (interrupted_by_ != 0) {
       outcome.exit_code = 128 + interrupted_by_;
-      outcome.line = fmt::format("interrupted by {}; all {} workers are stopped",
-                                 signal_name(interrupted_by_), spec_.workers);
+      outcome.line = fmt::format("interrupted by {}; all {} processes are stopped",
+                                 signal_name(interrupted_by_), processes_);
     }
     return outcome;
   }
@@ -122,21 +122,25 @@ class Job {
 
   void start_all() {
     WorkerJob job;
-    job.world = spec_.workers;
+    job.world = spec_.workers + spec_.servers;
     job.task = spec_.task;
     job.payload = spec_.payload;
     job.secret = net::make_secret();
     job.transport = spec_.transport;
     job.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec_.timeout);
     if (spec_.transport == "tcp") {
-      rendezvous_ = std::make_unique<rendezvous::Rendezvous>(io_, "127.0.0.1", spec_.workers, job.secret);
+      rendezvous_ = std::make_unique<rendezvous::Rendezvous>(io_, "127.0.0.1", job.world, job.secret);
       job.rendezvous = rendezvous_->endpoint();
     } else {
-      segment_ = std::make_unique<net::Segment>(net::Segment::create(spec_.workers));
+      segment_ = std::make_unique<net::Segment>(net::Segment::create(job.world));
       job.segment_fd = segment_->fd();
     }
-    const auto shares = share_cores(allowed_cores(), spec_.workers);
-    for (int r = 0; r < spec_.workers; ++r) {
+    if (spec_.local_memory && spec_.transport == "tcp") {
+      segment_ = std::make_unique<net::Segment>(net::Segment::create(spec_.workers));
+      job.local_segment_fd = segment_->fd();
+    }
+    const auto shares = share_cores(allowed_cores(), processes_);
+    for (int r = 0; r < processes_; ++r) {
       job.rank = Rank{r};
       job.own_core =
           shares[static_cast<std::size_t>(r)].size() >= static_cast<std::size_t>(spec_.busy_threads);
@@ -153,12 +157,14 @@ class Job {
     const UniqueFd description = write_job(job);
     std::vector<int> inherit = spec_.inherit;
     inherit.insert(inherit.end(), {description.get(), report_write.get()});
-    if (job.segment_fd >= 0) inherit.push_back(job.segment_fd);
+    for (const int fd : {job.segment_fd, job.local_segment_fd}) {
+      if (fd >= 0) inherit.push_back(fd);
+    }
     Spawned child =
         spawn(spec_.program, {"worker", "--job-fd", std::to_string(description.get())}, inherit, cores);
 
     const std::size_t i = workers_.size();
-    ends_.push_back({.rank = job.rank});
+    ends_.push_back({.rank = job.rank, .server = to_int(job.rank) >= spec_.workers});
     workers_.push_back(
         {child.pid, std::make_unique<asio::posix::stream_descriptor>(io_, child.pidfd.release())});
     watch(i);
@@ -231,8 +237,7 @@ class Job {
   // A peer's deadline finds a stopped rank while it is waited for. When nobody waits (it is the only one, or
   // the last), only we can see that it does not run.
   void look_after_stopped() {
-    for (std::size_t i = 0; i < workers_.size(); ++i) {
-      Worker& w = workers_[i];
+    for (Worker& w : workers_) {
       if (w.pid <= 0 || !is_stopped(w.pid)) {
         w.stopped_since.reset();
       } else if (!w.stopped_since) {
@@ -281,7 +286,8 @@ class Job {
   std::unique_ptr<rendezvous::Rendezvous> rendezvous_;
   std::vector<Worker> workers_;
   std::vector<RankEnd> ends_;
-  int alive_ = spec_.workers;
+  const int processes_ = spec_.workers + (spec_.colocate ? 0 : spec_.servers);
+  int alive_ = processes_;
   std::uint64_t strangers_ = 0;
   int ended_ = 0;
   bool ending_ = false;

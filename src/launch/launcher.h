@@ -15,8 +15,11 @@
 namespace tutti::launch {
 
 struct JobSpec {
-  std::string program;  // what to run; it gets "worker --job-fd N" as arguments
-  int workers = 1;
+  std::string program;        // what to run; it gets "worker --job-fd N" as arguments
+  int workers = 1;            // ranks 0 to workers - 1, a process each
+  int servers = 0;            // the ranks after them
+  bool colocate = false;      // servers live in the workers' processes, which take both ranks
+  bool local_memory = false;  // workers share memory even where the transport is another
   std::string task;
   nlohmann::json payload;
   std::string transport = "shm";  // "shm" or "tcp"

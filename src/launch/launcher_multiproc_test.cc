@@ -31,7 +31,14 @@ Listener listen_to(Seen& seen, const std::function<void(pid_t)>& on_pid = {}) {
 
 JobSpec job(const std::string& transport, int workers, nlohmann::json payload,
             Clock::duration timeout = std::chrono::seconds(60)) {
-  return {TUTTI_TEST_WORKER, workers, "test", std::move(payload), transport, timeout, 1, {}};
+  JobSpec spec;
+  spec.program = TUTTI_TEST_WORKER;
+  spec.workers = workers;
+  spec.task = "test";
+  spec.payload = std::move(payload);
+  spec.transport = transport;
+  spec.timeout = timeout;
+  return spec;
 }
 
 void expect_all_gone(const Seen& seen) {

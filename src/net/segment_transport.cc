@@ -177,12 +177,11 @@ bool SegmentTransport::readable(Rank from) {
 void SegmentTransport::wait(const Interest& interest, Clock::duration at_most) {
   const auto ready = [&] {
     if (std::ranges::any_of(interest.to_read, [this](Rank r) { return readable(r); })) return true;
-    for (const Rank r : interest.to_write) {
+    return std::ranges::any_of(interest.to_write, [this](Rank r) {
       const Channel& c = segment_->channel(rank(), r);
       const auto used = c.written.load(std::memory_order_relaxed) - c.taken.load(std::memory_order_seq_cst);
-      if (used < Channel::kCapacity) return true;
-    }
-    return false;
+      return used < Channel::kCapacity;
+    });
   };
   sleep_until(ready, at_most);
 }

@@ -93,9 +93,9 @@ class StreamTransport : public Transport {
  private:
   struct Outbound;
   struct Inbound;
-  bool advance(Outbound& message);
-  bool advance(Inbound& message, const Activity& doing);
-  void check_header(const Inbound& message, const Activity& doing) const;
+  bool advance(Outbound& o);
+  bool advance(Inbound& i, const Activity& doing);
+  void check_header(const Inbound& i, const Activity& doing) const;
 
   Rank rank_;
   int world_;

@@ -22,11 +22,11 @@ torch::Tensor as_images(const float* pixels, std::int64_t count, const models::M
 
 Evaluation evaluate(models::Model& model, const models::ModelInfo& info, bool channels_last,
                     const data::ImageSet& set, const data::PixelTable& table,
-                    collectives::Communicator& all) {
+                    collectives::Communicator* all) {
   const torch::NoGradGuard no_grad;
   model.eval();
-  const auto part = data::share_of(set.size(), static_cast<std::size_t>(all.world()),
-                                   static_cast<std::size_t>(to_int(all.rank())));
+  const auto part = data::share_of(set.size(), static_cast<std::size_t>(all != nullptr ? all->world() : 1),
+                                   static_cast<std::size_t>(all != nullptr ? to_int(all->rank()) : 0));
   std::vector<float> pixels(kEvaluationBatch * set.pixels_per_image());
   std::vector<std::int64_t> labels(kEvaluationBatch);
   double sums[3] = {0, 0, 0};  // loss, correct, samples
@@ -43,7 +43,7 @@ Evaluation evaluate(models::Model& model, const models::ModelInfo& info, bool ch
     sums[2] += static_cast<double>(n);
   }
   model.train();
-  all.all_reduce({sums, 3, DType::f64}, collectives::ReduceOp::sum, "evaluation");
+  if (all != nullptr) all->all_reduce({sums, 3, DType::f64}, collectives::ReduceOp::sum, "evaluation");
   return {sums[0] / sums[2], sums[1] / sums[2], static_cast<std::int64_t>(sums[2])};
 }
 

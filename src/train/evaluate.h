@@ -17,8 +17,9 @@ struct Evaluation {
 torch::Tensor as_images(const float* pixels, std::int64_t count, const models::ModelInfo& info,
                         bool channels_last);
 
-// A collective call: all ranks get the result. Leaves the model in training mode.
+// A collective call of `all`: all get the result. Null: this rank does it alone. Leaves the model in training
+// mode.
 Evaluation evaluate(models::Model& model, const models::ModelInfo& info, bool channels_last,
-                    const data::ImageSet& set, const data::PixelTable& table, collectives::Communicator& all);
+                    const data::ImageSet& set, const data::PixelTable& table, collectives::Communicator* all);
 
 }  // namespace tutti::train

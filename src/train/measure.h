@@ -30,10 +30,13 @@ struct RankReport {
   double exchange_ms = 0;
   double exposed_exchange_ms = 0;
   double train_loss = 0;
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;
+  double seconds = 0;  // in those steps
   std::uint64_t bytes_sent = 0;
   std::string parameters_sha256;
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, compute_ms, exchange_ms, exposed_exchange_ms, train_loss,
-                                   bytes_sent, parameters_sha256)
+                                   steps, samples, seconds, bytes_sent, parameters_sha256)
 
 }  // namespace tutti::train

@@ -38,4 +38,29 @@ optim::Settings optimizer_settings(const config::TrainConfig& c) {
   return s;
 }
 
+exchange::Tuning tuning_of(const config::TrainConfig& c) {
+  const auto& strategy = exchange::find_strategy(c.strategy);
+  const int pushers = c.local_aggregation ? 1 : c.workers;
+  exchange::Tuning t{.piece_bytes = c.bucket_bytes,
+                     .local_aggregation = c.local_aggregation,
+                     .sync_every = c.sync_every,
+                     .moving_rate = c.moving_rate > 0 ? c.moving_rate : 0.9 / c.workers};
+  t.servers = {.workers = pushers,
+               .first_server = c.workers,
+               .servers = c.servers,
+               .policy = {.consistency = strategy.servers.value_or(ps::Consistency::sync),
+                          .workers = pushers,
+                          .backup = c.backup_workers,
+                          .staleness = c.staleness},
+               .role = c.server_role == "update" ? ps::Role::update : ps::Role::mean,
+               .optimizer = optimizer_settings(c),
+               .damp_stale = c.damp_stale,
+               .timeout = timeout_of(c)};
+  return t;
+}
+
+Clock::duration timeout_of(const config::TrainConfig& c) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(c.timeout_s));
+}
+
 }  // namespace tutti::train

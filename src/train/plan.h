@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/train_config.h"
+#include "exchange/strategy.h"
 #include "optim/schedule.h"
 #include "optim/settings.h"
 
@@ -23,5 +24,10 @@ RunPlan make_plan(const config::TrainConfig& config, std::size_t samples);
 
 // Throws ConfigError that names the flag.
 optim::Settings optimizer_settings(const config::TrainConfig& config);
+
+Clock::duration timeout_of(const config::TrainConfig& config);
+
+// The numbers of single strategies.
+exchange::Tuning tuning_of(const config::TrainConfig& config);
 
 }  // namespace tutti::train

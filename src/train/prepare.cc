@@ -51,9 +51,11 @@ void check_same_run(const config::TrainConfig& now, const config::TrainConfig& t
   const nlohmann::json a = now;
   const nlohmann::json b = then;
   for (const char* key :
-       {"model",        "data",     "strategy",     "workers",   "batch",     "global_batch",  "optimizer",
-        "lr",           "momentum", "beta1",        "beta2",     "epsilon",   "weight_decay",  "scale_lr",
-        "warmup_steps", "seed",     "bucket_bytes", "algorithm", "transport", "memory_format", "threads"}) {
+       {"model",          "data",      "strategy",      "workers",    "batch",       "global_batch",
+        "optimizer",      "lr",        "momentum",      "beta1",      "beta2",       "epsilon",
+        "weight_decay",   "scale_lr",  "warmup_steps",  "seed",       "servers",     "server_role",
+        "backup_workers", "staleness", "damp_stale",    "sync_every", "moving_rate", "bucket_bytes",
+        "algorithm",      "transport", "memory_format", "threads"}) {
     if (a[key] != b[key]) {
       throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
                                     b[key].dump(), a[key].dump()));
@@ -160,6 +162,38 @@ config::TrainConfig config_of_run(const std::string& run_folder) {
   return config_in(checkpoint::load(latest->path));
 }
 
+namespace {
+
+// Fits servers, workers and strategy together, or says why they do not fit.
+void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo& model,
+                     config::TrainConfig& c) {
+  const auto refuse_if = [&](bool wrong, const std::string& what) {
+    if (wrong) throw ConfigError(fmt::format("--strategy {}: {}", c.strategy, what));
+  };
+  const bool sync = strategy.servers == ps::Consistency::sync;
+  if (!strategy.servers) {
+    refuse_if(c.servers > 0 || c.colocate,
+              fmt::format("has no servers, --servers {} does not fit; ps-sync, ps-async and ps-ssp have",
+                          c.servers));
+  } else if (c.servers == 0) {
+    c.servers = c.colocate ? c.workers : 1;
+  }
+  refuse_if(c.colocate && c.servers != c.workers,
+            fmt::format("--colocate puts a server into each of {} workers, not {}", c.workers, c.servers));
+  refuse_if(c.servers > model.parameters,
+            fmt::format("--servers {} for the {} parameters of {}", c.servers, model.parameters, model.name));
+  refuse_if(c.backup_workers > 0 && !sync,
+            fmt::format("--backup-workers {} is for ps-sync", c.backup_workers));
+  refuse_if(c.server_role != "update" && !sync,
+            fmt::format("--server-role {} is for ps-sync", c.server_role));
+  refuse_if(c.local_aggregation && (!sync || c.backup_workers > 0),
+            "--local-aggregation is for ps-sync without --backup-workers");
+  refuse_if(strategy.name == "hogwild" && c.transport == "tcp", "needs --transport shm");
+  if (c.pace_ms > 0) c.no_evaluate = true;  // there is nothing to evaluate
+}
+
+}  // namespace
+
 Prepared prepare(config::TrainConfig c, const std::vector<fs::path>& data_roots,
                  std::optional<int> threads_wish, const std::string& now) {
   config::validate(c);
@@ -170,6 +204,7 @@ Prepared prepare(config::TrainConfig c, const std::vector<fs::path>& data_roots,
   exchange::algorithm_of(strategy, c.algorithm);
   optimizer_settings(c);
   const auto& model = models::find_model(c.model);
+  resolve_servers(strategy, model, c);
   const auto& data = data::find_dataset(c.data);
   check_fits(model, data);
 

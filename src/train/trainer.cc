@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <thread>
 
 #include "base/error.h"
 #include "base/random.h"
 #include "base/version.h"
 #include "data/loader.h"
 #include "exchange/strategy.h"
+#include "net/group.h"
 #include "train/evaluate.h"
 #include "train/measure.h"
+#include "train/pace.h"
 #include "train/plan.h"
 #include "train/snapshot.h"
 
@@ -27,7 +30,7 @@ data::ImageSet open_part(const Setup& setup, data::FileRole images, data::FileRo
 
 class Trainer {
  public:
-  Trainer(const Setup& setup, net::Transport& transport, observe::EventSink& sink)
+  Trainer(const Setup& setup, net::Transport& everyone, observe::EventSink& sink, net::Transport* neighbours)
       : setup_(setup),
         config_(setup.config),
         sink_(sink),
@@ -40,34 +43,50 @@ class Trainer {
         test_(open_part(setup, data::FileRole::test_images, data::FileRole::test_labels, dataset_.classes)),
         table_(data::normalising_table(dataset_.mean, dataset_.deviation)),
         plan_(make_plan(config_, training_.size())),
-        all_(transport, exchange::algorithm_of(strategy_, config_.algorithm)),
-        trace_(config_.trace, transport.rank()),
+        tuning_(tuning_of(config_)),
+        workers_(everyone, config_.workers),
+        all_(neighbours != nullptr ? *neighbours : workers_,
+             exchange::algorithm_of(strategy_, config_.algorithm)),
+        trace_(config_.trace, everyone.rank()),
         model_(make_model()),
         buckets_(*model_, config_.bucket_bytes, [this](std::size_t bytes) { return all_.allocate(bytes); }),
         updater_(buckets_, optimizer_settings(config_)),
-        exchange_(exchange::make_exchange(strategy_, {buckets_, updater_, all_, trace_})) {
-    buckets_.on_gradient([this](grad::ParamId id) { exchange_->on_gradient(id); });
+        exchange_(exchange::make_exchange(strategy_, {buckets_, updater_, everyone, all_, trace_}, tuning_)) {
+    const auto slow = config::parse_slow(config_);
+    if (slow.rank == to_int(everyone.rank())) slowdown_ = slow.factor;
+    if (config_.pace_ms > 0) {
+      const std::chrono::duration<double, std::milli> step(config_.pace_ms * slowdown_);
+      pacer_.emplace(buckets_, std::chrono::duration_cast<Clock::duration>(step), config_.seed);
+    }
+    buckets_.on_gradient([this](grad::ParamId id) {
+      pacer_ && pacer_->rehearsing() ? pacer_->note(id) : exchange_->on_gradient(id);
+    });
   }
 
   nlohmann::json run() {
     start_from_the_same_weights();
-    const auto bytes_before = all_.bytes_sent();
+    // Where workers do not keep step, a fast one makes steps that a slow one does not.
+    const std::int64_t ahead = strategy_.apart ? (plan_.total_steps - setup_.first_step) * all_.world() : 0;
     data::Loader loader(training_, table_,
                         {.seed = config_.seed,
                          .batch = static_cast<std::size_t>(plan_.batch),
                          .workers = static_cast<std::size_t>(all_.world()),
                          .rank = static_cast<std::size_t>(to_int(all_.rank())),
                          .first_step = static_cast<std::uint64_t>(setup_.first_step),
-                         .end_step = static_cast<std::uint64_t>(plan_.total_steps)});
-    while (loader.has_next()) {
-      const auto begin = Clock::now();
+                         .end_step = static_cast<std::uint64_t>(plan_.total_steps + ahead)});
+    while (exchange_->steps_done() < plan_.total_steps && loader.has_next()) {
+      auto begin = Clock::now();
       const data::Batch batch = loader.next();
-      const auto got = Clock::now();
-      trace_.add(Lane::waiting, "data", begin, got);
+      trace_.add(Lane::waiting, "data", begin, Clock::now());
+      if (pacer_ && series_.step.empty()) {
+        rehearse(batch);
+        begin = Clock::now();
+      }
       step(batch, begin);
-      exchanged_bytes_ = all_.bytes_sent() - bytes_before - other_bytes_;
       after_step(static_cast<std::int64_t>(batch.step) + 1);
     }
+    exchange_->finish();
+    conclude();
     return summarise();
   }
 
@@ -94,14 +113,31 @@ class Trainer {
       if (first()) restore(checkpoint::load(*setup_.checkpoint), buckets_, updater_);
       emit(observe::Resumed{setup_.first_step, *setup_.checkpoint});
     }
-    std::vector<std::span<float>> parameters;
-    for (std::size_t b = 0; b < buckets_.size(); ++b) parameters.push_back(buckets_.parameters(b));
-    exchange::broadcast_from_first(all_, buckets_, parameters, "initial weights");
-    for (int s = 0; setup_.checkpoint && s < updater_.slots(); ++s) {
-      exchange::broadcast_from_first(all_, buckets_, updater_.slot(s), "optimizer state");
+    exchange_->start(setup_.first_step, setup_.checkpoint.has_value());
+    emit(observe::RunStarted{
+        setup_.first_step, plan_.total_steps, info_.parameters,
+        exchange::describe(strategy_, all_, tuning_, buckets_.layout(0).count * sizeof(float))});
+  }
+
+  // Computes a step that does not count, to learn where in a step each gradient comes.
+  void rehearse(const data::Batch& batch) {
+    pacer_->begin_rehearsal();
+    if (batch.count > 0) forward_and_backward(batch);
+    pacer_->end_rehearsal();
+  }
+
+  // The loss, if one was computed.
+  std::optional<double> compute(const data::Batch& batch) {
+    if (pacer_) {
+      pacer_->run([this](grad::ParamId id) { exchange_->on_gradient(id); });
+      return std::nullopt;
     }
-    emit(observe::RunStarted{setup_.first_step, plan_.total_steps, info_.parameters,
-                             exchange::describe(strategy_, all_, buckets_.layout(0).count * sizeof(float))});
+    if (batch.count == 0) return std::nullopt;
+    std::this_thread::sleep_for(last_compute_ * (slowdown_ - 1));
+    const auto begin = Clock::now();
+    const double loss = forward_and_backward(batch);
+    last_compute_ = Clock::now() - begin;
+    return loss;
   }
 
   // Forward, backward, exchange, update. `begin` is when the step began to wait for its data.
@@ -112,7 +148,7 @@ class Trainer {
     // Seeded by the step, so that a resumed run draws what the undisturbed one drew.
     torch::manual_seed(mix_seed({config_.seed, batch.step, static_cast<std::uint64_t>(to_int(all_.rank()))}));
     const auto computing = Clock::now();
-    const double loss = batch.count > 0 ? forward_and_backward(batch) : 0.0;
+    const auto loss = compute(batch);
     exchange_->finish_step();
     const auto end = Clock::now();
     const auto times = exchange_->times();
@@ -121,13 +157,13 @@ class Trainer {
     series_.compute.push_back(milliseconds(end - computing - times.exposed));
     series_.exchange.push_back(milliseconds(times.busy));
     series_.exposed.push_back(milliseconds(times.exposed));
-    if (batch.count > 0) series_.loss.push_back(loss);
-    samples_ += static_cast<std::int64_t>(batch.global_count);
-    emit(observe::StepDone{.step = index + 1,
+    if (loss) series_.loss.push_back(*loss);
+    samples_ += static_cast<std::int64_t>(batch.count);
+    emit(observe::StepDone{.step = strategy_.apart ? exchange_->steps_done() : index + 1,
                            .total_steps = plan_.total_steps,
                            .epoch = plan_.epoch_of(index) + 1,
                            .samples = static_cast<std::int64_t>(batch.global_count),
-                           .loss = loss,
+                           .loss = loss.value_or(0),
                            .lr = lr,
                            .step_ms = series_.step.back(),
                            .compute_ms = series_.compute.back(),
@@ -157,21 +193,33 @@ class Trainer {
     return value;
   }
 
+  // Between steps; the last one is followed by conclude().
   void after_step(std::int64_t done) {
-    const auto sent = all_.bytes_sent();
-    const bool last = done == plan_.total_steps;
+    if (exchange_->steps_done() >= plan_.total_steps) return;
     const bool epoch_done = plan_.ends_epoch(done);
-    if (!config_.no_evaluate && (last || epoch_done)) {
-      evaluation_ = evaluate(*model_, info_, channels_last_, test_, table_, all_);
-      emit(observe::Evaluated{.step = done,
-                              .epoch = plan_.epoch_of(done - 1) + 1,
-                              .samples = evaluation_->samples,
-                              .loss = evaluation_->loss,
-                              .accuracy = evaluation_->accuracy});
+    // Workers that do not keep step do not wait for each other here: rank 0 looks at what it has.
+    if (!config_.no_evaluate && epoch_done && (!strategy_.apart || first())) {
+      evaluate_now(done, strategy_.apart ? nullptr : &all_);
     }
     const bool due = config_.checkpoint_every > 0 ? done % config_.checkpoint_every == 0 : epoch_done;
-    if (first() && (last || due)) save(done);
-    other_bytes_ += all_.bytes_sent() - sent;
+    if (!first() || !due) return;
+    exchange_->fetch_state();
+    save(exchange_->steps_done());
+  }
+
+  // Everyone is here, with the same parameters.
+  void conclude() {
+    if (!config_.no_evaluate) evaluate_now(plan_.total_steps, &all_);
+    if (first()) save(plan_.total_steps);
+  }
+
+  void evaluate_now(std::int64_t done, collectives::Communicator* all) {
+    evaluation_ = evaluate(*model_, info_, channels_last_, test_, table_, all);
+    emit(observe::Evaluated{.step = done,
+                            .epoch = plan_.epoch_of(done - 1) + 1,
+                            .samples = evaluation_->samples,
+                            .loss = evaluation_->loss,
+                            .accuracy = evaluation_->accuracy});
   }
 
   void save(std::int64_t done) {
@@ -193,7 +241,10 @@ class Trainer {
           std::accumulate(series_.loss.end() - static_cast<std::ptrdiff_t>(tail), series_.loss.end(), 0.0) /
           static_cast<double>(tail);
     }
-    r.bytes_sent = exchanged_bytes_;
+    r.steps = static_cast<std::int64_t>(series_.step.size());
+    r.samples = samples_;
+    r.seconds = std::accumulate(series_.step.begin(), series_.step.end(), 0.0) / 1000.0;
+    r.bytes_sent = exchange_->bytes_sent();
     r.parameters_sha256 = to_hex(checkpoint::parameters_digest(snapshot_parameters(buckets_).views()));
     return r;
   }
@@ -222,18 +273,32 @@ class Trainer {
     };
     auto replicas = nlohmann::json::array();
     for (const RankReport& r : ranks) replicas.push_back(r.parameters_sha256);
-    const double seconds = std::accumulate(series_.step.begin(), series_.step.end(), 0.0) / 1000.0;
+    double seconds = 0;
+    double gradients = 0;
+    double samples = 0;
+    auto steps = nlohmann::json::array();
+    for (const RankReport& r : ranks) {
+      seconds = std::max(seconds, r.seconds);
+      gradients += static_cast<double>(r.steps);
+      samples += static_cast<double>(r.samples);
+      steps.push_back(r.steps);
+    }
     nlohmann::json s = {
         {"model", config_.model},
         {"data", config_.data},
         {"strategy", config_.strategy},
         {"workers", config_.workers},
-        {"servers", 0},
+        {"servers", config_.servers},
         {"steps", plan_.total_steps},
         {"batch_per_worker", plan_.batch},
         {"seed", config_.seed},
         {"reproducible", false},
-        {"samples_per_second", static_cast<double>(samples_) / seconds},
+        {"samples_per_second", samples / seconds},
+        {"steps_per_second", static_cast<double>(plan_.total_steps - setup_.first_step) / seconds},
+        {"gradients_per_second", gradients / seconds},
+        {"steps_per_worker", steps},
+        {"pace_ms", config_.pace_ms},
+        {"slow", config_.slow},
         {"step_ms", {{"median", quantile(series_.step, 0.5)}, {"p90", quantile(series_.step, 0.9)}}},
         {"compute_ms", mean(&RankReport::compute_ms)},
         {"exchange_ms", mean(&RankReport::exchange_ms)},
@@ -248,6 +313,8 @@ class Trainer {
         {"replicas_sha256", replicas},
         {"config", config_},
         {"version", kVersion}};
+    s.update(exchange_->report());
+    if (pacer_) s["train_loss"] = nullptr;
     if (evaluation_) {
       s["test_loss"] = evaluation_->loss;
       s["test_accuracy"] = evaluation_->accuracy;
@@ -267,29 +334,37 @@ class Trainer {
   data::ImageSet test_;
   data::PixelTable table_;
   RunPlan plan_;
-  collectives::Communicator all_;
+  exchange::Tuning tuning_;
+  net::Group workers_;
+  collectives::Communicator all_;  // the workers
   observe::Trace trace_;
   std::shared_ptr<models::Model> model_;
   grad::Buckets buckets_;
   exchange::Updater updater_;
   std::unique_ptr<exchange::Exchange> exchange_;
 
+  double slowdown_ = 1;
+  std::optional<Pacer> pacer_;
+  std::chrono::duration<double> last_compute_{};
   std::int64_t samples_ = 0;
-  std::uint64_t exchanged_bytes_ = 0;  // by the exchange of gradients alone
-  std::uint64_t other_bytes_ = 0;      // by evaluation and the like
   StepSeries series_;
   std::optional<Evaluation> evaluation_;
 };
 
 }  // namespace
 
-nlohmann::json train(const Setup& setup, net::Transport& transport, observe::EventSink& sink) {
-  Trainer trainer(setup, transport, sink);
+nlohmann::json train(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
+                     net::Transport* neighbours) {
+  Trainer trainer(setup, everyone, sink, neighbours);
   nlohmann::json summary = trainer.run();
   if (!summary.is_null()) {
     write_file_atomically(std::filesystem::path(setup.config.out) / "summary.json", summary.dump(2) + "\n");
   }
   return summary;
+}
+
+void serve(const Setup& setup, net::Transport& everyone) {
+  ps::serve(everyone, tuning_of(setup.config).servers);
 }
 
 }  // namespace tutti::train

@@ -7,9 +7,15 @@
 
 namespace tutti::train {
 
-// Trains to the end of the plan. Every rank of the job calls it with the same setup. Rank 0 emits events and
-// writes checkpoints, summary.json and the trace into the run folder; the result is the summary there, null
-// on others. Throws PeerLost, Timeout, DataError, RunError.
-nlohmann::json train(const Setup& setup, net::Transport& transport, observe::EventSink& sink);
+// Trains to the end of the plan. Every worker of the job calls it with the same setup; `everyone` are workers
+// and servers. Rank 0 emits events and writes checkpoints, summary.json and the trace into the run folder;
+// the result is the summary there, null on others. `neighbours`, if given, is how the workers of this host
+// reach each other. Throws PeerLost, Timeout, DataError, RunError.
+nlohmann::json train(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
+                     net::Transport* neighbours = nullptr);
+
+// What a rank behind the workers does: holds parameters until the last worker has said goodbye. Throws
+// PeerLost, Timeout, ConfigError.
+void serve(const Setup& setup, net::Transport& everyone);
 
 }  // namespace tutti::train

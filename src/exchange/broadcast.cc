@@ -1,0 +1,28 @@
+#include "exchange/broadcast.h"
+
+#include <algorithm>
+
+namespace tutti::exchange {
+
+void broadcast_from_first(collectives::Communicator& all, grad::Buckets& buckets,
+                          const std::vector<std::span<float>>& flat, std::string_view label) {
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    const auto staging = buckets.gradients(b);
+    std::ranges::copy(flat[b], staging.begin());
+    all.broadcast({staging.data(), staging.size(), DType::f32}, Rank{0}, label);
+    std::ranges::copy(staging, flat[b].begin());
+    std::ranges::fill(staging, 0.0F);
+  }
+}
+
+void start_like_first(collectives::Communicator& all, grad::Buckets& buckets, Updater& updater,
+                      bool with_state) {
+  std::vector<std::span<float>> parameters;
+  for (std::size_t b = 0; b < buckets.size(); ++b) parameters.push_back(buckets.parameters(b));
+  broadcast_from_first(all, buckets, parameters, "initial weights");
+  for (int s = 0; with_state && s < updater.slots(); ++s) {
+    broadcast_from_first(all, buckets, updater.slot(s), "optimizer state");
+  }
+}
+
+}  // namespace tutti::exchange

@@ -1,0 +1,36 @@
+// Processes of one host that update the same parameters without locks (Recht, Re, Wright, Niu 2011).
+//
+// Everyone's parameters are one memory, rank 0's; gradients and the optimizer's state stay each worker's own.
+// Two workers that write one number at once may lose an update; with few writes a step to each, little is
+// lost.
+#pragma once
+
+#include "collectives/communicator.h"
+#include "exchange/exchange.h"
+#include "exchange/updater.h"
+
+namespace tutti::exchange {
+
+class Hogwild final : public Exchange {
+ public:
+  // Throws ConfigError unless the ranks share memory. All arguments outlive the exchange.
+  Hogwild(grad::Buckets& buckets, Updater& updater, net::Transport& transport,
+          collectives::Communicator& all);
+
+  void start(std::int64_t step, bool with_state) override;
+  void on_gradient(grad::ParamId) override {}
+  void finish_step() override;
+  std::int64_t steps_done() const override { return steps_; }
+  void finish() override { all_.barrier("the end"); }
+  ExchangeTimes times() const override { return {}; }
+  std::uint64_t bytes_sent() const override { return 0; }
+
+ private:
+  grad::Buckets& buckets_;
+  Updater& updater_;
+  collectives::Communicator& all_;
+  std::vector<std::span<float>> shared_;  // by bucket, in rank 0's memory
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace tutti::exchange

@@ -1,0 +1,72 @@
+#include "exchange/periodic.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "exchange/broadcast.h"
+
+namespace tutti::exchange {
+
+using collectives::ReduceOp;
+
+void Periodic::start(std::int64_t step, bool with_state) {
+  steps_ = step;
+  start_like_first(all_, buckets_, updater_, with_state);
+}
+
+template <typename Do>
+void Periodic::at_every_bucket(const Do& act) {
+  const auto begin = Clock::now();
+  const auto sent = all_.bytes_sent();
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    act(b, buckets_.parameters(b), buckets_.gradients(b));
+    std::ranges::fill(buckets_.gradients(b), 0.0F);
+  }
+  const auto end = Clock::now();
+  trace_.add(observe::Lane::exchange, "meeting", begin, end);
+  times_ = {.busy = end - begin, .exposed = end - begin};
+  bytes_sent_ += all_.bytes_sent() - sent;
+}
+
+void Periodic::finish_step() {
+  times_ = {};
+  for (std::size_t b = 0; b < buckets_.size(); ++b) updater_.apply(b);
+  if (++steps_ % every_ == 0) at_every_bucket([this](auto... bucket) { meet(bucket...); });
+}
+
+void Periodic::finish() {
+  at_every_bucket([this](auto... bucket) { agree(bucket...); });
+}
+
+void LocalSgd::meet(std::size_t bucket, std::span<float> parameters, std::span<float> staging) {
+  std::ranges::copy(parameters, staging.begin());
+  all_.all_reduce({staging.data(), staging.size(), DType::f32}, ReduceOp::average,
+                  fmt::format("parameters of bucket {}", bucket));
+  std::ranges::copy(staging, parameters.begin());
+}
+
+void ElasticAveraging::start(std::int64_t step, bool with_state) {
+  Periodic::start(step, with_state);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    centre_.emplace_back(buckets_.parameters(b).begin(), buckets_.parameters(b).end());
+  }
+}
+
+void ElasticAveraging::meet(std::size_t bucket, std::span<float> parameters, std::span<float> staging) {
+  auto& centre = centre_[bucket];
+  for (std::size_t i = 0; i < staging.size(); ++i) {
+    staging[i] = rate_ * (parameters[i] - centre[i]);
+    parameters[i] -= staging[i];
+  }
+  all_.all_reduce({staging.data(), staging.size(), DType::f32}, ReduceOp::sum,
+                  fmt::format("differences of bucket {}", bucket));
+  for (std::size_t i = 0; i < staging.size(); ++i) centre[i] += staging[i];
+}
+
+void ElasticAveraging::agree(std::size_t bucket, std::span<float> parameters, std::span<float> staging) {
+  meet(bucket, parameters, staging);
+  std::ranges::copy(centre_[bucket], parameters.begin());
+}
+
+}  // namespace tutti::exchange

@@ -1,0 +1,83 @@
+// Workers that train on their own and meet every few steps: local SGD and elastic averaging.
+//
+//   local-sgd   every H steps everyone's parameters become their mean (Stich 2019).
+//   easgd       every H steps worker and centre move towards each other (Zhang, Choromanska, LeCun 2015,
+//   synchronous):
+//                 x_i <- x_i - a (x_i - centre)     centre <- centre + a sum_i (x_i - centre)
+//               The centre is what is evaluated and saved: at the end every worker has it. `a` is the moving
+//               rate.
+//
+// Optimizer state stays each worker's own; a resumed run begins with rank 0's everywhere.
+#pragma once
+
+#include "collectives/communicator.h"
+#include "exchange/exchange.h"
+#include "exchange/updater.h"
+#include "observe/trace.h"
+
+namespace tutti::exchange {
+
+class Periodic : public Exchange {
+ public:
+  // All arguments outlive the exchange.
+  Periodic(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all, std::int64_t every,
+           observe::Trace& trace)
+      : buckets_(buckets), updater_(updater), all_(all), trace_(trace), every_(every) {}
+
+  void start(std::int64_t step, bool with_state) override;
+  void on_gradient(grad::ParamId) override {}
+  void finish_step() override;
+  std::int64_t steps_done() const override { return steps_; }
+  void finish() override;
+  ExchangeTimes times() const override { return times_; }
+  std::uint64_t bytes_sent() const override { return bytes_sent_; }
+
+ protected:
+  // Everyone is here. `staging` is the bucket's memory that peers can read; its content is free.
+  virtual void meet(std::size_t bucket, std::span<float> parameters, std::span<float> staging) = 0;
+  // The same after the last step: all replicas are equal on return.
+  virtual void agree(std::size_t bucket, std::span<float> parameters, std::span<float> staging) = 0;
+
+  grad::Buckets& buckets_;
+  Updater& updater_;
+  collectives::Communicator& all_;
+
+ private:
+  template <typename Do>
+  void at_every_bucket(const Do& act);
+
+  observe::Trace& trace_;
+  const std::int64_t every_;
+  std::int64_t steps_ = 0;
+  std::uint64_t bytes_sent_ = 0;
+  ExchangeTimes times_;
+};
+
+class LocalSgd final : public Periodic {
+ public:
+  using Periodic::Periodic;
+
+ private:
+  void meet(std::size_t bucket, std::span<float> parameters, std::span<float> staging) override;
+  void agree(std::size_t bucket, std::span<float> parameters, std::span<float> staging) override {
+    meet(bucket, parameters, staging);
+  }
+};
+
+class ElasticAveraging final : public Periodic {
+ public:
+  ElasticAveraging(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all,
+                   std::int64_t every, double moving_rate, observe::Trace& trace)
+      : Periodic(buckets, updater, all, every, trace), rate_(static_cast<float>(moving_rate)) {}
+
+  void start(std::int64_t step, bool with_state) override;
+
+ private:
+  void meet(std::size_t bucket, std::span<float> parameters, std::span<float> staging) override;
+  void agree(std::size_t bucket, std::span<float> parameters, std::span<float> staging) override;
+
+  const float rate_;
+  std::vector<std::vector<float>> centre_;  // by bucket, the same on every rank
+};
+
+}  // namespace tutti::exchange

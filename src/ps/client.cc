@@ -1,0 +1,433 @@
+#include "ps/client.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/process.h"
+#include "ps/gate.h"
+
+namespace tutti::ps {
+namespace {
+
+using net::Activity;
+
+// How often a wait for a server is looked at.
+constexpr auto kGlance = std::chrono::milliseconds(200);
+
+// A server that is held up by another worker says so first, and names it.
+constexpr auto kCourtesy = std::chrono::seconds(2);
+
+}  // namespace
+
+Client::Client(net::Transport& transport, const ServerOptions& options, std::vector<ClientBucket> buckets,
+               const nlohmann::json& model, std::size_t piece_bytes, std::vector<ClientTable> tables)
+    : transport_(transport), options_(options), buckets_(std::move(buckets)), tables_(std::move(tables)) {
+  TUTTI_CHECK(tables_.size() == options.tables.size());
+  std::vector<std::size_t> counts;
+  for (const ClientBucket& b : buckets_) counts.push_back(b.parameters.size());
+  for (const Piece& p : cut_into_pieces(counts, options.servers, piece_bytes)) pieces_.push_back({p});
+  for (const TablePart& p : cut_tables(options.tables, options.partitions, options.servers))
+    parts_.push_back({p, 0, {}});
+  lacking_.resize(buckets_.size());
+  const Activity doing{"joining the servers"};
+  const std::string text = describe(options, model, counts, piece_bytes).dump();
+  for (const Rank s : all_servers()) {
+    send(transport_, s, {.verb = Verb::hello, .bytes = text.size()}, std::as_bytes(std::span(text)), doing);
+  }
+  for (const Rank s : all_servers()) receive_header(transport_, s, doing);
+  sender_ = std::thread([this] { send_gradients(); });
+  receiver_ = std::thread([this] { receive_pieces(); });
+}
+
+Client::~Client() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+    // In the middle of a step nobody waits for the result any more, and a server may never answer.
+    if (away_ + rows_away_ > 0) transport_.cancel();
+  }
+  changed_.notify_all();
+  sender_.join();
+  receiver_.join();
+}
+
+std::vector<Rank> Client::all_servers() const {
+  std::vector<Rank> ranks;
+  for (int s = 0; s < options_.servers; ++s) ranks.push_back(server_rank(s));
+  return ranks;
+}
+
+std::span<float> Client::part(std::span<float> bucket, const Piece& piece) const {
+  return bucket.subspan(piece.first, piece.count);
+}
+
+void Client::start(std::int64_t version, const std::vector<std::vector<std::span<float>>>& state) {
+  TUTTI_CHECK(options_.role == Role::update, "servers that only average hold no parameters");
+  const Activity doing{"sending initial weights"};
+  for (std::uint32_t id = 0; id < pieces_.size(); ++id) {
+    const Piece& p = pieces_[id].where;
+    Header header{.verb = Verb::start, .piece = id, .version = version, .bytes = p.count * sizeof(float)};
+    const auto send_slot = [&](std::span<float> bucket) {
+      send(transport_, server_rank(p.server), header, std::as_bytes(part(bucket, p)), doing);
+      ++header.slot;
+    };
+    send_slot(buckets_[p.bucket].parameters);
+    for (const auto& slot : state) send_slot(slot[p.bucket]);
+  }
+  for (std::uint32_t id = 0; id < parts_.size(); ++id) {
+    const TablePart& p = parts_[id].where;
+    const auto values = tables_[p.table].values.subspan(p.first_row * p.width, p.rows * p.width);
+    send(transport_, server_rank(p.server),
+         {.verb = Verb::start_rows, .piece = id, .version = version, .bytes = values.size_bytes()},
+         std::as_bytes(values), doing);
+    parts_[id].version = version;
+  }
+  pull();  // answered when all of it has arrived
+}
+
+void Client::pull() {
+  const Activity doing{"pulling parameters"};
+  for (std::uint32_t id = 0; id < pieces_.size(); ++id) {
+    send(transport_, server_rank(pieces_[id].where.server), {.verb = Verb::pull, .piece = id}, {}, doing);
+  }
+  for (const Track& track : pieces_) receive_one(server_rank(track.where.server), doing);
+}
+
+void Client::fetch_state(const std::vector<std::vector<std::span<float>>>& state) {
+  const Activity doing{"fetching optimizer state"};
+  for (std::uint32_t id = 0; id < pieces_.size(); ++id) {
+    const Piece& p = pieces_[id].where;
+    for (std::uint32_t slot = 0; slot < state.size(); ++slot) {
+      send(transport_, server_rank(p.server), {.verb = Verb::state, .piece = id, .slot = slot + 1}, {},
+           doing);
+      const Header header = receive_header(transport_, server_rank(p.server), doing);
+      receive_payload(transport_, server_rank(p.server), header,
+                      std::as_writable_bytes(part(state[slot][p.bucket], p)), doing);
+    }
+  }
+}
+
+void Client::leave() {
+  for (const Rank s : all_servers()) send(transport_, s, {.verb = Verb::leave}, {}, {"leaving the servers"});
+}
+
+std::vector<ServerReport> Client::say_goodbye() {
+  const Activity doing{"saying goodbye to the servers"};
+  std::vector<ServerReport> reports;
+  for (const Rank s : all_servers()) {
+    send(transport_, s, {.verb = Verb::bye}, {}, doing);
+    const Header header = receive_header(transport_, s, doing);
+    reports.push_back(nlohmann::json::parse(receive_text(transport_, s, header, doing)).get<ServerReport>());
+  }
+  return reports;
+}
+
+void Client::push(std::size_t bucket, double lr, Answering answering) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (failure_) return;  // wait() will say it
+    for (std::size_t id = 0; id < pieces_.size(); ++id) {
+      if (pieces_[id].where.bucket != bucket) continue;
+      TUTTI_CHECK(!pieces_[id].away, "bucket {} is pushed twice", bucket);
+      if (away_++ + rows_away_ == 0) busy_since_ = Clock::now();
+      pieces_[id].away = true;
+      ++lacking_[bucket];
+      queue_.emplace_back([this, id, lr, answering] { send_piece(id, lr, answering); });
+    }
+  }
+  changed_.notify_all();
+}
+
+void Client::wait(std::size_t bucket) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return failure_ || lacking_[bucket] == 0; });
+  rethrow();
+}
+
+std::int64_t Client::version() const {
+  const std::scoped_lock lock(mutex_);
+  return std::ranges::min_element(pieces_, {}, &Track::version)->version;
+}
+
+std::uint64_t Client::bytes_sent() const {
+  const std::scoped_lock lock(mutex_);
+  return bytes_sent_;
+}
+
+Clock::duration Client::take_busy_time() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(busy_, {});
+}
+
+void Client::send_gradients() {
+  name_thread("push");
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    if (stop_) return;
+    const auto send_next = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    try {
+      send_next();
+    } catch (...) {
+      return fail(std::current_exception());
+    }
+    lock.lock();
+  }
+}
+
+void Client::send_piece(std::size_t id, double lr, Answering answering) {
+  Header header{.verb = Verb::push,
+                .piece = static_cast<std::uint32_t>(id),
+                .slot = static_cast<std::uint32_t>(answering),
+                .lr = lr};
+  Piece p;
+  {
+    const std::scoped_lock lock(mutex_);
+    Track& track = pieces_[id];
+    p = track.where;
+    header.version = track.version;
+    header.sequence = ++sequence_;
+    bytes_sent_ += p.count * sizeof(float);
+  }
+  const auto gradients = part(buckets_[p.bucket].gradients, p);
+  const Activity doing{"pushing gradients"};
+  if (net::PeerMemory* memory = transport_.peer_memory()) {
+    header.memory_at = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(gradients.data()) -
+                                                  memory->arena(transport_.rank()).data());
+    return send(transport_, server_rank(p.server), header, {}, doing);
+  }
+  header.bytes = gradients.size_bytes();
+  send(transport_, server_rank(p.server), header, std::as_bytes(gradients), doing);
+}
+
+void Client::enqueue(std::function<void()> send) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (failure_) return;
+    if (away_ + rows_away_++ == 0) busy_since_ = Clock::now();
+    queue_.push_back(std::move(send));
+  }
+  changed_.notify_all();
+}
+
+std::pair<std::size_t, std::size_t> Client::rows_in(const TablePart& part,
+                                                    std::span<const std::uint32_t> rows) {
+  const auto first = std::ranges::lower_bound(rows, part.first_row);
+  const auto last = std::ranges::lower_bound(rows, part.first_row + part.rows);
+  return {static_cast<std::size_t>(first - rows.begin()), static_cast<std::size_t>(last - rows.begin())};
+}
+
+void Client::push_rows(std::size_t table, const RowGradients& gradients, double lr) {
+  for (std::size_t id = 0; id < parts_.size(); ++id) {
+    const TablePart& p = parts_[id].where;
+    if (p.table != table) continue;
+    const auto [first, last] = rows_in(p, gradients.rows);
+    std::vector<std::uint32_t> rows;
+    for (std::size_t i = first; i < last; ++i) {
+      rows.push_back(gradients.rows[i] - static_cast<std::uint32_t>(p.first_row));
+    }
+    const auto values = std::span(gradients.values).subspan(first * p.width, (last - first) * p.width);
+    enqueue([this, id, lr, rows = std::move(rows),
+             own = std::vector<float>(values.begin(), values.end())]() mutable {
+      send_rows(id, std::move(rows), std::move(own), lr);
+    });
+  }
+}
+
+void Client::send_rows(std::size_t id, std::vector<std::uint32_t> rows, std::vector<float> values,
+                       double lr) {
+  const auto bytes = std::as_bytes(std::span(values));
+  Header header{.verb = Verb::push_rows,
+                .piece = static_cast<std::uint32_t>(id),
+                .slot = static_cast<std::uint32_t>(rows.size()),
+                .lr = lr,
+                .bytes = bytes.size()};
+  {
+    const std::scoped_lock lock(mutex_);
+    header.version = parts_[id].version;
+    header.sequence = ++sequence_;
+    bytes_sent_ += sizeof header + rows.size() * sizeof(std::uint32_t) + bytes.size();
+  }
+  const Activity doing{"pushing rows"};
+  const Rank server = server_rank(parts_[id].where.server);
+  net::send(transport_, server, std::as_bytes(std::span(&header, 1)), doing);
+  if (rows.empty()) return;
+  net::send(transport_, server, std::as_bytes(std::span(rows)), doing);
+  net::send(transport_, server, bytes, doing);
+}
+
+void Client::pull_rows(std::size_t table, std::span<const std::uint32_t> rows) {
+  for (std::size_t id = 0; id < parts_.size(); ++id) {
+    const TablePart& p = parts_[id].where;
+    if (p.table != table) continue;
+    const auto [first, last] = rows_in(p, rows);
+    if (first == last) continue;
+    std::vector<std::uint32_t> local;
+    for (std::size_t i = first; i < last; ++i)
+      local.push_back(rows[i] - static_cast<std::uint32_t>(p.first_row));
+    enqueue([this, id, local = std::move(local)] { send_wish(id, local); });
+  }
+}
+
+void Client::send_wish(std::size_t id, const std::vector<std::uint32_t>& rows) {
+  const Header header{.verb = Verb::pull_rows,
+                      .piece = static_cast<std::uint32_t>(id),
+                      .slot = static_cast<std::uint32_t>(rows.size())};
+  {
+    const std::scoped_lock lock(mutex_);
+    parts_[id].wanted.push_back(rows);
+    bytes_sent_ += sizeof header + rows.size() * sizeof(std::uint32_t);
+  }
+  const Activity doing{"pulling rows"};
+  const Rank server = server_rank(parts_[id].where.server);
+  net::send(transport_, server, std::as_bytes(std::span(&header, 1)), doing);
+  net::send(transport_, server, std::as_bytes(std::span(rows)), doing);
+}
+
+void Client::wait_rows() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return failure_ || rows_away_ == 0; });
+  rethrow();
+}
+
+// In portions, so that no server makes a copy of all its rows.
+void Client::pull_tables() {
+  constexpr std::uint32_t kPortion = 1 << 14;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    const auto rows = static_cast<std::uint32_t>(options_.tables[t].rows);
+    for (std::uint32_t first = 0; first < rows; first += kPortion) {
+      std::vector<std::uint32_t> portion(std::min(kPortion, rows - first));
+      std::iota(portion.begin(), portion.end(), first);
+      pull_rows(t, portion);
+      wait_rows();
+    }
+  }
+}
+
+void Client::rows_counted(const Header& header) {
+  const std::scoped_lock lock(mutex_);
+  parts_[header.piece].version = header.version;
+  if (away_ + --rows_away_ == 0) busy_ += Clock::now() - busy_since_;
+}
+
+void Client::rows_came(const Header& header, Rank from, const Activity& doing) {
+  std::vector<std::uint32_t> rows;
+  {
+    const std::scoped_lock lock(mutex_);
+    auto& wanted = parts_[header.piece].wanted;
+    if (wanted.empty() || wanted.front().size() != header.slot) {
+      throw ProtocolError(fmt::format("rank {}: rank {} sent {} rows that nobody asked for",
+                                      to_int(transport_.rank()), to_int(from), header.slot));
+    }
+    rows = std::move(wanted.front());
+    wanted.pop_front();
+  }
+  const TablePart& p = parts_[header.piece].where;
+  incoming_rows_.resize(rows.size() * p.width);
+  receive_payload(transport_, from, header, std::as_writable_bytes(std::span(incoming_rows_)), doing);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::copy_n(incoming_rows_.data() + i * p.width, p.width,
+                tables_[p.table].values.data() + (p.first_row + rows[i]) * p.width);
+  }
+  const std::scoped_lock lock(mutex_);
+  if (away_ + --rows_away_ == 0) busy_ += Clock::now() - busy_since_;
+}
+
+void Client::receive_pieces() {
+  name_thread("pull");
+  const std::vector<Rank> servers = all_servers();
+  const Activity doing{"waiting for updated parameters"};
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || away_ + rows_away_ > 0; });
+    if (stop_) return;
+    const auto since = Clock::now();
+    lock.unlock();
+    try {
+      std::optional<Rank> from;
+      while (!from) {
+        from = transport_.wait_for_any(servers, kGlance, doing);
+        const auto waited = Clock::now() - since;
+        if (!from && waited > options_.timeout + kCourtesy) {
+          throw Timeout({transport_.rank(), servers[0], doing.text(),
+                         std::chrono::duration_cast<std::chrono::milliseconds>(waited)});
+        }
+      }
+      receive_one(*from, doing);
+    } catch (...) {
+      return fail(std::current_exception());
+    }
+    lock.lock();
+  }
+}
+
+void Client::receive_one(Rank from, const Activity& doing) {
+  const Header header = receive_header(transport_, from, doing);
+  if ((header.verb == Verb::counted || header.verb == Verb::rows) && header.piece < parts_.size()) {
+    header.verb == Verb::rows ? rows_came(header, from, doing) : rows_counted(header);
+    changed_.notify_all();
+    return;
+  }
+  if (header.verb != Verb::piece || header.piece >= pieces_.size()) {
+    throw ProtocolError(fmt::format("rank {}: server {} answered verb {}, piece {}",
+                                    to_int(transport_.rank()), to_int(from),
+                                    static_cast<std::uint32_t>(header.verb), header.piece));
+  }
+  land(header, from, doing);
+  Track& track = pieces_[header.piece];
+  const bool pushed = [&] {
+    const std::scoped_lock lock(mutex_);
+    track.version = header.version;
+    return track.away;
+  }();
+  if (!pushed) return;
+  clear_gradients(track.where);
+  {
+    const std::scoped_lock lock(mutex_);
+    track.away = false;
+    --lacking_[track.where.bucket];
+    if (--away_ + rows_away_ == 0) busy_ += Clock::now() - busy_since_;
+  }
+  changed_.notify_all();
+}
+
+void Client::land(const Header& header, Rank from, const Activity& doing) {
+  const Piece piece = pieces_[header.piece].where;  // never changes
+  const ClientBucket& bucket = buckets_[piece.bucket];
+  if (Answering{header.slot} == Answering::bare) return;
+  const auto into = part(bucket.landing, piece);
+  if (net::PeerMemory* memory = transport_.peer_memory()) {
+    auto* at = memory->arena(from).data() + piece.memory_at;
+    const ReadLock lock(*reinterpret_cast<Gate*>(at), Deadline::in(options_.timeout));
+    std::memcpy(into.data(), at + sizeof(Gate), into.size_bytes());
+  } else {
+    receive_payload(transport_, from, header, std::as_writable_bytes(into), doing);
+  }
+}
+
+// The gradients that were pushed have been used.
+void Client::clear_gradients(const Piece& piece) const {
+  const ClientBucket& bucket = buckets_[piece.bucket];
+  if (bucket.landing.data() == bucket.gradients.data()) return;
+  const auto gradients = part(bucket.gradients, piece);
+  std::memset(gradients.data(), 0, gradients.size_bytes());
+}
+
+void Client::fail(std::exception_ptr failure) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!failure_) failure_ = std::move(failure);
+    stop_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Client::rethrow() const {
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+}  // namespace tutti::ps

@@ -1,0 +1,145 @@
+// A worker's side of the parameter servers.
+//
+//   Client client(transport, options, buckets, description, piece_bytes);
+//   client.start(step, state);       // the first worker: its weights become the servers'
+//   client.pull();                   // then the others: the servers' weights become their own
+//   ... client.push(bucket, lr);     // as backward fills it; never blocks on a peer
+//   ... client.wait(bucket);         // until all of it has come back
+//
+// One thread sends gradients, in the order of push(); one receives what comes back while backward still
+// computes.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "net/transport.h"
+#include "ps/layout.h"
+#include "ps/message.h"
+#include "ps/server.h"
+
+namespace tutti::ps {
+
+// All spans live as long as the client. In shared memory `gradients` lie in the worker's arena.
+struct ClientBucket {
+  std::span<float> parameters;  // what start() brings to the servers
+  std::span<float>
+      gradients;  // what push() brings; cleared when they have been used, unless the answer lands there
+  std::span<float> landing;  // where what the servers answer goes: either of the two
+};
+
+// The whole table, as this worker sees it; rows that were not pulled are old.
+struct ClientTable {
+  std::span<float> values;
+};
+
+class Client {
+ public:
+  // Introduces itself to all servers; blocks until they have compared what all workers say. The options and
+  // the transport outlive the client. Throws PeerLost, Timeout.
+  Client(net::Transport& transport, const ServerOptions& options, std::vector<ClientBucket> buckets,
+         const nlohmann::json& model, std::size_t piece_bytes, std::vector<ClientTable> tables = {});
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // These block, and are called while no push is on its way.
+  // The buckets' parameters, and `state` (by slot, then bucket; may be empty), become the servers', as
+  // `version`. On return they have it all. Not where servers only average.
+  void start(std::int64_t version, const std::vector<std::vector<std::span<float>>>& state);
+  void pull();
+  // All rows of all tables.
+  void pull_tables();
+  // The servers' optimizer state, by slot, then bucket.
+  void fetch_state(const std::vector<std::vector<std::span<float>>>& state);
+  // No more pushes of this worker.
+  void leave();
+  // The last word to each server; its report is the answer.
+  std::vector<ServerReport> say_goodbye();
+
+  // The bucket's gradients may leave.
+  void push(std::size_t bucket, double lr, Answering answering = Answering::whole);
+  // Until all pieces of the bucket have come back. Throws what the threads met: PeerLost, Timeout,
+  // ProtocolError.
+  void wait(std::size_t bucket);
+
+  // The same for rows of a table: `rows` rise, `gradients` has a row for each. Every table is pushed once a
+  // step, also without rows. `rows` of the second land in the table's memory.
+  void push_rows(std::size_t table, const RowGradients& gradients, double lr);
+  void pull_rows(std::size_t table, std::span<const std::uint32_t> rows);
+  // Until every push of rows has been counted and all pulled rows are there.
+  void wait_rows();
+
+  // The lowest version among the pieces: updates that the whole model has seen.
+  std::int64_t version() const;
+  std::uint64_t bytes_sent() const;
+  // How long something was on its way since it was last asked.
+  Clock::duration take_busy_time();
+
+ private:
+  struct Track {  // of a piece
+    Piece where;
+    std::int64_t version = 0;
+    bool away = false;
+  };
+
+  Rank server_rank(int server) const { return Rank{options_.first_server + server}; }
+  std::vector<Rank> all_servers() const;
+  std::span<float> part(std::span<float> bucket, const Piece& piece) const;
+  void send_gradients();
+  struct PartTrack {  // of a part of a table
+    TablePart where;
+    std::int64_t version = 0;
+    std::deque<std::vector<std::uint32_t>> wanted;  // rows that were asked for, in the order of asking
+  };
+
+  // The rows of a part among rising rows: [first, last) as places in `rows`.
+  static std::pair<std::size_t, std::size_t> rows_in(const TablePart& part,
+                                                     std::span<const std::uint32_t> rows);
+  void send_piece(std::size_t id, double lr, Answering answering);
+  void send_rows(std::size_t id, std::vector<std::uint32_t> rows, std::vector<float> values, double lr);
+  void send_wish(std::size_t id, const std::vector<std::uint32_t>& rows);
+  void rows_counted(const Header& header);
+  void rows_came(const Header& header, Rank from, const net::Activity& doing);
+  void enqueue(std::function<void()> send);
+  void receive_pieces();
+  void receive_one(Rank from, const net::Activity& doing);
+  void land(const Header& header, Rank from, const net::Activity& doing);
+  void clear_gradients(const Piece& piece) const;
+  void fail(std::exception_ptr failure);
+  void rethrow() const;
+
+  net::Transport& transport_;
+  const ServerOptions& options_;
+  std::vector<ClientBucket> buckets_;
+  std::vector<ClientTable> tables_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::vector<Track> pieces_;
+  std::vector<std::size_t> lacking_;         // by bucket: pieces that have not come back
+  std::deque<std::function<void()>> queue_;  // what to send
+  std::vector<PartTrack> parts_;
+  std::size_t rows_away_ = 0;  // pushes and pulls of rows
+  std::size_t away_ = 0;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t bytes_sent_ = 0;
+  Clock::time_point busy_since_;
+  Clock::duration busy_{};
+  bool stop_ = false;
+  std::exception_ptr failure_;
+
+  std::vector<float> incoming_rows_;  // the receiver's
+
+  std::thread sender_;
+  std::thread receiver_;
+};
+
+}  // namespace tutti::ps

@@ -1,0 +1,42 @@
+// Lets many read a piece, or one write it, across processes. Stands in shared memory before the piece; all
+// zero is open.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/deadline.h"
+
+namespace tutti::ps {
+
+struct alignas(64) Gate {
+  std::atomic<std::uint32_t> readers{0};
+  std::atomic<std::uint32_t> writer{0};
+};
+
+// Each blocks until it is its turn. A holder keeps a gate for one copy or one update, so a wait is short; who
+// waits past the deadline waits for a process that has died or stands still: RunError.
+class ReadLock {
+ public:
+  ReadLock(Gate& gate, Deadline deadline);
+  ~ReadLock() { gate_.readers.fetch_sub(1); }
+  ReadLock(const ReadLock&) = delete;
+  ReadLock& operator=(const ReadLock&) = delete;
+
+ private:
+  Gate& gate_;
+};
+
+// One writer a gate.
+class WriteLock {
+ public:
+  WriteLock(Gate& gate, Deadline deadline);
+  ~WriteLock() { gate_.writer.store(0); }
+  WriteLock(const WriteLock&) = delete;
+  WriteLock& operator=(const WriteLock&) = delete;
+
+ private:
+  Gate& gate_;
+};
+
+}  // namespace tutti::ps

@@ -1,0 +1,26 @@
+// Which server holds what: a pure function that workers and servers compute alike.
+//
+// A model is a list of buckets (src/grad/buckets.h), each a run of floats. Every bucket is cut into pieces of
+// equal size, dealt to the servers in turn. So each server holds its share of every bucket, to within a few
+// floats, and all servers are busy from the first gradient of a step to the last.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace tutti::ps {
+
+struct Piece {
+  std::size_t bucket = 0;
+  std::size_t first = 0;  // in its bucket, in floats
+  std::size_t count = 0;
+  int server = 0;
+  std::size_t memory_at = 0;  // where the server keeps it in its shared memory, in bytes
+};
+
+// Pieces are at most about `piece_bytes` large. Throws ConfigError if there are more servers than floats.
+std::vector<Piece> cut_into_pieces(std::span<const std::size_t> bucket_counts, int servers,
+                                   std::size_t piece_bytes);
+
+}  // namespace tutti::ps

@@ -1,0 +1,83 @@
+// What workers and servers say to each other.
+//
+// Every message is a header of fixed size, followed by a payload of `bytes` bytes where it says so. Where
+// ranks share memory, gradients and parameters are not sent: the header says where they lie, and the other
+// side reads them there.
+//
+//   worker                                server
+//   hello  + description           ->     compares it with its own
+//                                  <-     welcome
+//   start  piece, slot, values     ->     (the first worker only)
+//   push   piece, gradient         ->
+//                                  <-     piece, version, parameters    (when the rules allow)
+//   pull   piece                   ->
+//                                  <-     piece, version, parameters    (at once)
+//   push_rows   part, rows, gradients  ->
+//                                  <-     counted, part, version        (when the rules allow)
+//   pull_rows   part, rows         ->
+//                                  <-     rows, values                  (at once)
+//   state  piece, slot             ->
+//                                  <-     state, values
+//   leave                          ->     (no more pushes)
+//   bye                            ->
+//                                  <-     bye + report
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "net/transport.h"
+
+namespace tutti::ps {
+
+enum class Verb : std::uint32_t {
+  hello = 1,
+  welcome,
+  start,
+  push,
+  piece,
+  pull,
+  state,
+  leave,
+  bye,
+  start_rows,
+  push_rows,
+  counted,
+  pull_rows,
+  rows
+};
+
+struct Header {
+  std::uint32_t magic = kMagic;
+  Verb verb{};
+  std::uint32_t piece = 0;  // or part of a table
+  std::uint32_t slot = 0;   // start, state: 0 parameters, 1.. the optimizer's; push: how it is answered;
+                            // push_rows, pull_rows, rows: how many
+  std::uint32_t incarnation = 0;
+  std::uint32_t reserved = 0;
+  std::uint64_t sequence = 0;
+  std::int64_t version = 0;
+  double lr = 0;
+  std::uint64_t memory_at = 0;  // of a gradient in shared memory: its place in the worker's arena
+  std::uint64_t bytes = 0;      // of the payload that follows
+  static constexpr std::uint32_t kMagic = 0x31535054;  // "TPS1"
+};
+static_assert(sizeof(Header) == 64);
+
+// What a push is answered with: the piece, or word that it was counted.
+enum class Answering : std::uint32_t { whole = 0, bare = 1 };
+
+void send(net::Transport& transport, Rank to, const Header& header, std::span<const std::byte> payload,
+          const net::Activity& doing);
+// Throws ProtocolError if it is no header.
+Header receive_header(net::Transport& transport, Rank from, const net::Activity& doing);
+// Throws ProtocolError unless the header announces exactly `into`.
+void receive_payload(net::Transport& transport, Rank from, const Header& header, std::span<std::byte> into,
+                     const net::Activity& doing);
+// A text of at most kLongestText bytes.
+std::string receive_text(net::Transport& transport, Rank from, const Header& header,
+                         const net::Activity& doing);
+inline constexpr std::size_t kLongestText = 16 << 20;
+
+}  // namespace tutti::ps

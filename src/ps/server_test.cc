@@ -1,0 +1,395 @@
+// Servers and workers as threads, over every medium, against a plain reference.
+#include "ps/server.h"
+
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "net/inproc.h"
+#include "optim/step.h"
+#include "ps/client.h"
+
+namespace tutti::ps {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(60);
+constexpr std::size_t kPieceBytes = 256;
+const std::vector<std::size_t> kBuckets = {301, 17, 128, 1000};
+const nlohmann::json kModel = {{"weights", {1446}, "float32"}};
+
+float noise(std::uint64_t worker, std::uint64_t step, std::uint64_t i) {
+  SplitMix64 random(mix_seed({worker, step, i}));
+  return static_cast<float>(random.below(2001)) * 1e-3F - 1.0F;
+}
+
+// A worker's buckets, where peers can read them if there is such a place.
+struct Buckets {
+  explicit Buckets(net::Transport& t) {
+    const std::size_t total = 1446;
+    auto* memory = t.peer_memory();
+    own.resize(total * 2);
+    std::span<float> all(own);
+    if (memory != nullptr) {
+      const auto arena = memory->arena(t.rank());
+      all = {reinterpret_cast<float*>(arena.data()), total * 2};
+    }
+    std::size_t at = 0;
+    for (const std::size_t n : kBuckets) {
+      views.push_back({all.subspan(at, n), all.subspan(total + at, n), all.subspan(at, n)});
+      at += n;
+    }
+    for (std::size_t b = 0; b < views.size(); ++b) {
+      for (std::size_t i = 0; i < views[b].parameters.size(); ++i) views[b].parameters[i] = noise(99, b, i);
+    }
+  }
+  std::vector<float> flat() const {
+    std::vector<float> all;
+    for (const auto& v : views) all.insert(all.end(), v.parameters.begin(), v.parameters.end());
+    return all;
+  }
+  void set_gradients(int worker, int step) const {
+    std::size_t at = 0;
+    for (const auto& v : views) {
+      for (float& g : v.gradients)
+        g = noise(static_cast<std::uint64_t>(worker), static_cast<std::uint64_t>(step), at++);
+    }
+  }
+  std::vector<float> own;
+  std::vector<ClientBucket> views;
+};
+
+// Everything in one place, in double: the mean of the workers' gradients, the textbook's rule.
+std::vector<float> reference(const optim::Settings& s, int workers, int steps) {
+  std::vector<double> p, m, v;
+  for (std::size_t b = 0; b < kBuckets.size(); ++b) {
+    for (std::size_t i = 0; i < kBuckets[b]; ++i) p.push_back(noise(99, b, i));
+  }
+  m.resize(p.size());
+  v.resize(p.size());
+  for (int t = 1; t <= steps; ++t) {
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      double g = 0;
+      for (int w = 0; w < workers; ++w)
+        g += noise(static_cast<std::uint64_t>(w), static_cast<std::uint64_t>(t), i);
+      g /= workers;
+      switch (s.kind) {
+        case optim::Kind::sgd:
+          p[i] -= s.lr * g;
+          break;
+        case optim::Kind::momentum:
+          m[i] = s.momentum * m[i] + g;
+          p[i] -= s.lr * m[i];
+          break;
+        case optim::Kind::adam:
+          m[i] = s.beta1 * m[i] + (1 - s.beta1) * g;
+          v[i] = s.beta2 * v[i] + (1 - s.beta2) * g * g;
+          p[i] -= s.lr * (m[i] / (1 - std::pow(s.beta1, t))) /
+                  (std::sqrt(v[i] / (1 - std::pow(s.beta2, t))) + 1e-8);
+          break;
+        default:
+          v[i] += g * g;
+          p[i] -= s.lr * g / (std::sqrt(v[i]) + 1e-10);
+      }
+    }
+  }
+  return {p.begin(), p.end()};
+}
+
+struct Outcome {
+  std::vector<std::vector<float>> replicas;  // by worker
+  std::vector<ServerReport> servers;
+};
+
+// Trains on noise: every worker makes `steps` steps, or as many as the servers still take.
+Outcome train(net::Medium medium, const ServerOptions& o, int steps,
+              const std::function<std::unique_ptr<net::Transport>(net::Transport&)>& wrap = nullptr) {
+  Outcome outcome;
+  outcome.replicas.resize(static_cast<std::size_t>(o.workers));
+  outcome.servers.resize(static_cast<std::size_t>(o.servers));
+  std::barrier started(o.workers);
+  net::run_as_threads(medium, o.workers + o.servers, kPatience, [&](net::Transport& plain) {
+    const int rank = to_int(plain.rank());
+    if (rank >= o.workers) {
+      outcome.servers[static_cast<std::size_t>(rank - o.workers)] = serve(plain, o);
+      return;
+    }
+    const auto wrapped = wrap ? wrap(plain) : nullptr;
+    net::Transport& t = wrapped ? *wrapped : plain;
+    Buckets buckets(t);
+    Client client(t, o, buckets.views, kModel, kPieceBytes);
+    if (rank == 0) client.start(0, {});
+    started.arrive_and_wait();
+    for (int step = 1; step <= steps; ++step) {
+      buckets.set_gradients(rank, step);
+      for (std::size_t b = 0; b < kBuckets.size(); ++b) client.push(b, o.optimizer.lr);
+      for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
+    }
+    client.leave();
+    client.say_goodbye();
+    outcome.replicas[static_cast<std::size_t>(rank)] = buckets.flat();
+  });
+  return outcome;
+}
+
+class Servers : public ::testing::TestWithParam<net::Medium> {};
+INSTANTIATE_TEST_SUITE_P(All, Servers, ::testing::Values(net::Medium::memory, net::Medium::sockets),
+                         [](const auto& p) { return p.param == net::Medium::memory ? "Memory" : "Sockets"; });
+
+TEST_P(Servers, SyncEqualsTheReferenceAfterFiftySteps) {
+  for (const auto kind : {optim::Kind::sgd, optim::Kind::momentum, optim::Kind::adam, optim::Kind::adagrad}) {
+    for (const auto& [workers, servers] : {std::pair{1, 1}, {2, 1}, {3, 2}, {4, 3}}) {
+      const ServerOptions o{.workers = workers,
+                            .first_server = workers,
+                            .servers = servers,
+                            .policy = {.workers = workers},
+                            .optimizer = {.kind = kind, .lr = 0.01}};
+      const auto outcome = train(GetParam(), o, 50);
+      const auto expected = reference(o.optimizer, workers, 50);
+      for (const auto& replica : outcome.replicas) {
+        ASSERT_EQ(replica, outcome.replicas[0]);
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          ASSERT_NEAR(replica[i], expected[i], 1e-5) << optim::name_of(kind) << " " << i;
+        }
+      }
+    }
+  }
+}
+
+// Sends every push twice, the second time after the next one.
+class Stutter final : public net::Transport {
+ public:
+  explicit Stutter(net::Transport& inner) : inner_(inner) {}
+  Rank rank() const override { return inner_.rank(); }
+  int world() const override { return inner_.world(); }
+  net::PeerMemory* peer_memory() override { return inner_.peer_memory(); }
+  void cancel() override { inner_.cancel(); }
+  std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
+                                   const net::Activity& doing) override {
+    return inner_.wait_for_any(peers, at_most, doing);
+  }
+  void transfer(std::span<const net::Outgoing> out, std::span<const net::Incoming> in,
+                const net::Activity& doing) override {
+    inner_.transfer(out, in, doing);
+    if (out.empty()) return;
+    if (awaiting_payload_) {
+      awaiting_payload_ = false;
+      last_.push_back({out[0].bytes.begin(), out[0].bytes.end()});
+      return replay(doing);
+    }
+    if (out[0].bytes.size() != sizeof(Header)) return;
+    Header header;
+    std::memcpy(&header, out[0].bytes.data(), sizeof header);
+    if (header.verb != Verb::push) {
+      if (header.verb == Verb::leave) replay(doing);
+      return;
+    }
+    earlier_ = std::move(last_);
+    earlier_to_ = last_to_;
+    last_to_ = out[0].to;
+    last_ = {{out[0].bytes.begin(), out[0].bytes.end()}};
+    awaiting_payload_ = header.bytes > 0;
+    if (!awaiting_payload_) replay(doing);
+  }
+
+ private:
+  void replay(const net::Activity& doing) {
+    for (const auto& message : earlier_) {
+      net::send(inner_, earlier_to_, message, doing);
+      ++repeated;
+    }
+    earlier_.clear();
+  }
+  using Messages = std::vector<std::vector<std::byte>>;
+  net::Transport& inner_;
+  Messages last_, earlier_;
+  Rank last_to_{}, earlier_to_{};
+  bool awaiting_payload_ = false;
+
+ public:
+  int repeated = 0;
+};
+
+TEST_P(Servers, PushThatIsRepeatedAndReorderedIsAppliedOnce) {
+  const ServerOptions o{
+      .workers = 2, .first_server = 2, .servers = 2, .policy = {.workers = 2}, .optimizer = {.lr = 0.05}};
+  const auto plain = train(GetParam(), o, 20);
+  const auto stuttered =
+      train(GetParam(), o, 20, [](net::Transport& t) { return std::make_unique<Stutter>(t); });
+  EXPECT_EQ(stuttered.replicas, plain.replicas);
+  EXPECT_EQ(plain.servers[0].repeated, 0);
+  EXPECT_GT(stuttered.servers[0].repeated, 20);
+  EXPECT_EQ(stuttered.servers[0].applied, plain.servers[0].applied);
+}
+
+TEST_P(Servers, AsyncAppliesEveryGradientAndMeasuresStaleness) {
+  const ServerOptions o{.workers = 3,
+                        .first_server = 3,
+                        .servers = 2,
+                        .policy = {.consistency = Consistency::async, .workers = 3},
+                        .optimizer = {.lr = 0.01}};
+  const auto outcome = train(GetParam(), o, 40);
+  for (const auto& s : outcome.servers) {
+    std::int64_t counted = 0;
+    for (const auto& [behind, gradients] : s.staleness) counted += gradients;
+    EXPECT_EQ(counted, s.applied);
+    EXPECT_EQ(s.applied % (3 * 40), 0);
+    EXPECT_EQ(s.dropped, 0);
+  }
+}
+
+TEST_P(Servers, SspKeepsItsBound) {
+  for (const int bound : {0, 2}) {
+    const ServerOptions o{.workers = 3,
+                          .first_server = 3,
+                          .servers = 1,
+                          .policy = {.consistency = Consistency::ssp, .workers = 3, .staleness = bound},
+                          .optimizer = {.lr = 0.01}};
+    EXPECT_LE(train(GetParam(), o, 40).servers[0].max_lead, bound);
+  }
+}
+
+TEST_P(Servers, ServersThatOnlyAverageHandOutMeanGradients) {
+  const ServerOptions o{.workers = 2,
+                        .first_server = 2,
+                        .servers = 2,
+                        .policy = {.workers = 2},
+                        .role = Role::mean,
+                        .optimizer = {.lr = 0.05}};
+  net::run_as_threads(GetParam(), 4, kPatience, [&](net::Transport& t) {
+    if (to_int(t.rank()) >= 2) return (void)serve(t, o);
+    Buckets buckets(t);
+    for (auto& view : buckets.views) view.landing = view.gradients;
+    const auto before = buckets.flat();
+    Client client(t, o, buckets.views, kModel, kPieceBytes);
+    for (int step = 1; step <= 3; ++step) {
+      buckets.set_gradients(to_int(t.rank()), step);
+      for (std::size_t b = 0; b < kBuckets.size(); ++b) client.push(b, 0.05);
+      for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
+      const auto s = static_cast<std::uint64_t>(step);
+      EXPECT_FLOAT_EQ(buckets.views[0].gradients[5], (noise(0, s, 5) + noise(1, s, 5)) / 2);
+    }
+    EXPECT_EQ(buckets.flat(), before);
+    client.leave();
+    client.say_goodbye();
+  });
+}
+
+TEST_P(Servers, StateComesBackAsItWasStarted) {
+  const ServerOptions o{.workers = 1,
+                        .first_server = 1,
+                        .servers = 2,
+                        .policy = {.workers = 1},
+                        .optimizer = {.kind = optim::Kind::adam, .lr = 0.01}};
+  net::run_as_threads(GetParam(), 3, kPatience, [&](net::Transport& t) {
+    if (to_int(t.rank()) >= 1) return (void)serve(t, o);
+    Buckets buckets(t);
+    Client client(t, o, buckets.views, kModel, kPieceBytes);
+    std::vector<std::vector<std::vector<float>>> given(2);
+    std::vector<std::vector<std::vector<float>>> got(2);
+    const auto spans = [](auto& slots) {
+      std::vector<std::vector<std::span<float>>> views;
+      for (auto& slot : slots) views.emplace_back(slot.begin(), slot.end());
+      return views;
+    };
+    for (std::size_t slot = 0; slot < 2; ++slot) {
+      for (const std::size_t n : kBuckets) {
+        given[slot].emplace_back(n, static_cast<float>(slot + n));
+        got[slot].emplace_back(n);
+      }
+    }
+    client.start(17, spans(given));
+    client.pull();
+    EXPECT_EQ(client.version(), 17);
+    client.fetch_state(spans(got));
+    EXPECT_EQ(got, given);
+    client.leave();
+    client.say_goodbye();
+  });
+}
+
+TEST_P(Servers, WorkerOfAnotherModelOrOptimizerIsRefusedWithBothValues) {
+  const ServerOptions o{.workers = 2, .first_server = 2, .servers = 1, .policy = {.workers = 2}};
+  const auto refusal = [&](const ServerOptions& theirs, const nlohmann::json& model) {
+    std::string text;
+    net::run_as_threads(GetParam(), 3, kPatience, [&](net::Transport& t) {
+      if (to_int(t.rank()) == 2) {
+        try {
+          serve(t, o);
+        } catch (const ConfigError& e) {
+          text = e.what();
+        }
+        return;
+      }
+      Buckets buckets(t);
+      const bool odd = to_int(t.rank()) == 1;
+      EXPECT_THROW(Client(t, odd ? theirs : o, buckets.views, odd ? model : kModel, kPieceBytes), PeerLost);
+    });
+    return text;
+  };
+  const auto expect = [](const std::string& text, const std::vector<std::string>& words) {
+    for (const auto& word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " in " << text;
+  };
+  expect(refusal(o, {{"wheels", {1446}, "float32"}}), {"worker 1", "model", "weights", "wheels"});
+  expect(refusal(o, {{"weights", {1446}, "float64"}}), {"float32", "float64"});
+  ServerOptions adam = o;
+  adam.optimizer.kind = optim::Kind::adam;
+  expect(refusal(adam, kModel), {"optimizer/kind", "sgd", "adam"});
+}
+
+TEST_P(Servers, WorkerThatDiesIsNamedAtOnceOnServerAndWorkers) {
+  const ServerOptions o{.workers = 2, .first_server = 2, .servers = 1, .policy = {.workers = 2}};
+  net::run_as_threads(GetParam(), 3, kPatience, [&](net::Transport& t) {
+    if (to_int(t.rank()) == 2) {
+      try {
+        serve(t, o);
+        ADD_FAILURE();
+      } catch (const PeerLost& e) {
+        EXPECT_EQ(e.fault.peer, Rank{1});
+      }
+      return;
+    }
+    Buckets buckets(t);
+    Client client(t, o, buckets.views, kModel, kPieceBytes);
+    if (to_int(t.rank()) == 1) return;  // dies
+    client.push(0, 0.1);
+    EXPECT_THROW(client.wait(0), RunError);
+  });
+}
+
+TEST_P(Servers, WorkerThatStandsStillIsNamedByTheServer) {
+  const ServerOptions o{.workers = 2,
+                        .first_server = 2,
+                        .servers = 1,
+                        .policy = {.workers = 2},
+                        .timeout = std::chrono::milliseconds(300)};
+  std::mutex hold;
+  net::run_as_threads(GetParam(), 3, kPatience, [&](net::Transport& t) {
+    if (to_int(t.rank()) == 2) {
+      const std::scoped_lock lock(hold);
+      try {
+        serve(t, o);
+        ADD_FAILURE();
+      } catch (const Timeout& e) {
+        EXPECT_EQ(e.fault.peer, Rank{1});
+        EXPECT_EQ(e.fault.operation, "push of piece 0, version 0");
+      }
+      return;
+    }
+    Buckets buckets(t);
+    Client client(t, o, buckets.views, kModel, kPieceBytes);
+    if (to_int(t.rank()) == 1) {
+      const std::scoped_lock still(hold);  // until the server has given up
+      return;
+    }
+    client.push(0, 0.1);
+    EXPECT_THROW(client.wait(0), RunError);
+  });
+}
+
+}  // namespace
+}  // namespace tutti::ps

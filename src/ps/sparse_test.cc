@@ -1,0 +1,185 @@
+// Rows of embedding tables through servers, over every medium, against a plain reference.
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cmath>
+#include <map>
+
+#include "base/random.h"
+#include "net/inproc.h"
+#include "optim/step.h"
+#include "ps/client.h"
+
+namespace tutti::ps {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(60);
+constexpr std::size_t kRows = 203;
+constexpr std::size_t kWidth = 5;
+
+float initial(std::size_t i) {
+  return static_cast<float>(i % 17) * 0.1F - 0.8F;
+}
+
+// The rows that a worker's batch reads in a step, with repetitions, and the gradient of each reading.
+std::vector<std::int64_t> batch_of(int worker, int step) {
+  SplitMix64 random(mix_seed({static_cast<std::uint64_t>(worker), static_cast<std::uint64_t>(step)}));
+  std::vector<std::int64_t> rows(12);
+  for (auto& r : rows) r = static_cast<std::int64_t>(random.below(kRows));
+  rows[3] = rows[7];  // always one twice
+  return rows;
+}
+
+float gradient_at(int worker, int step, std::size_t reading, std::size_t k) {
+  SplitMix64 random(
+      mix_seed({static_cast<std::uint64_t>(worker), static_cast<std::uint64_t>(step), reading, k}));
+  return static_cast<float>(random.below(2001)) * 1e-3F - 1.0F;
+}
+
+// In double, the textbook's rule for the rows that a step touches, nothing for the others.
+std::vector<float> reference(const optim::Settings& s, int workers, int steps) {
+  std::vector<double> p(kRows * kWidth), m(p.size()), v(p.size());
+  for (std::size_t i = 0; i < p.size(); ++i) p[i] = initial(i);
+  for (int t = 1; t <= steps; ++t) {
+    std::map<std::size_t, double> gradient;
+    for (int w = 0; w < workers; ++w) {
+      const auto rows = batch_of(w, t);
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        for (std::size_t k = 0; k < kWidth; ++k) {
+          gradient[static_cast<std::size_t>(rows[r]) * kWidth + k] +=
+              static_cast<double>(gradient_at(w, t, r, k)) / workers;
+        }
+      }
+    }
+    for (const auto& [i, g] : gradient) {
+      if (s.kind == optim::Kind::sgd) p[i] -= s.lr * g;
+      if (s.kind == optim::Kind::momentum) p[i] -= s.lr * (m[i] = s.momentum * m[i] + g);
+      if (s.kind == optim::Kind::adagrad) p[i] -= s.lr * g / (std::sqrt(v[i] += g * g) + 1e-10);
+      if (s.kind == optim::Kind::adam) {
+        m[i] = s.beta1 * m[i] + (1 - s.beta1) * g;
+        v[i] = s.beta2 * v[i] + (1 - s.beta2) * g * g;
+        p[i] -= s.lr * (m[i] / (1 - std::pow(s.beta1, t))) /
+                (std::sqrt(v[i] / (1 - std::pow(s.beta2, t))) + 1e-8);
+      }
+    }
+  }
+  return {p.begin(), p.end()};
+}
+
+struct Outcome {
+  std::vector<std::vector<float>> tables;  // by worker, all rows pulled at the end
+  std::uint64_t bytes_sent = 0;            // by worker 0
+};
+
+Outcome train(net::Medium medium, const ServerOptions& o, int steps) {
+  Outcome outcome;
+  outcome.tables.resize(static_cast<std::size_t>(o.workers));
+  std::barrier together(o.workers);
+  net::run_as_threads(medium, o.workers + o.servers, kPatience, [&](net::Transport& t) {
+    const int rank = to_int(t.rank());
+    if (rank >= o.workers) return (void)serve(t, o);
+    std::vector<float> table(kRows * kWidth, -99.0F);  // what is not pulled is wrong
+    if (rank == 0) {
+      for (std::size_t i = 0; i < table.size(); ++i) table[i] = initial(i);
+    }
+    // A model has dense parameters, too.
+    std::vector<float> dense(16), gradients(16);
+    std::span<float> readable(gradients);
+    if (auto* memory = t.peer_memory())
+      readable = {reinterpret_cast<float*>(memory->arena(t.rank()).data()), 16};
+    Client client(t, o, {{dense, readable, dense}}, {{"dense", {16}, "float32"}}, 1 << 20, {{table}});
+    if (rank == 0) client.start(0, {});
+    together.arrive_and_wait();
+    for (int step = 1; step <= steps; ++step) {
+      const auto rows = batch_of(rank, step);
+      std::vector<float> values;
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        for (std::size_t k = 0; k < kWidth; ++k) values.push_back(gradient_at(rank, step, r, k));
+      }
+      const auto sums = sum_repeated_rows(rows, values, kWidth);
+      client.pull_rows(0, sums.rows);  // what forward reads
+      client.wait_rows();
+      for (const auto r : sums.rows) EXPECT_NE(table[r * kWidth], -99.0F);
+      client.push(0, o.optimizer.lr);
+      client.push_rows(0, sums, o.optimizer.lr);
+      client.wait(0);
+      client.wait_rows();
+    }
+    client.leave();
+    together.arrive_and_wait();
+    if (rank == 0) outcome.bytes_sent = client.bytes_sent();
+    client.pull_tables();
+    client.say_goodbye();
+    outcome.tables[static_cast<std::size_t>(rank)] = table;
+  });
+  return outcome;
+}
+
+class SparseServers : public ::testing::TestWithParam<net::Medium> {};
+INSTANTIATE_TEST_SUITE_P(All, SparseServers, ::testing::Values(net::Medium::memory, net::Medium::sockets),
+                         [](const auto& p) { return p.param == net::Medium::memory ? "Memory" : "Sockets"; });
+
+TEST_P(SparseServers, SyncEqualsTheReferenceAfterFiftySteps) {
+  for (const auto kind : {optim::Kind::sgd, optim::Kind::momentum, optim::Kind::adam, optim::Kind::adagrad}) {
+    for (const auto& [workers, servers, partitions] :
+         {std::tuple{1, 1, 1}, {2, 1, 3}, {3, 2, 5}, {4, 3, 2}}) {
+      const ServerOptions o{.workers = workers,
+                            .first_server = workers,
+                            .servers = servers,
+                            .policy = {.workers = workers},
+                            .optimizer = {.kind = kind, .lr = 0.01},
+                            .tables = {{"words", kRows, kWidth}},
+                            .partitions = partitions};
+      const auto outcome = train(GetParam(), o, 50);
+      const auto expected = reference(o.optimizer, workers, 50);
+      for (const auto& table : outcome.tables) {
+        ASSERT_EQ(table, outcome.tables[0]);
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          ASSERT_NEAR(table[i], expected[i], 1e-5) << optim::name_of(kind) << " " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SparseServers, OnlyTouchedRowsTravel) {
+  const ServerOptions o{.workers = 1,
+                        .first_server = 1,
+                        .servers = 1,
+                        .policy = {.workers = 1},
+                        .tables = {{"words", kRows, kWidth}}};
+  // Headers and row numbers both ways, values one way, and the 16 dense floats.
+  const std::uint64_t most = 10 * (2 * sizeof(Header) + 2 * 12 * 4 + 12 * kWidth * 4 + 16 * 4);
+  EXPECT_LE(train(GetParam(), o, 10).bytes_sent, most);
+}
+
+TEST_P(SparseServers, AsyncAndSspApplyEveryWorkersRows) {
+  for (const auto consistency : {Consistency::async, Consistency::ssp}) {
+    const ServerOptions o{.workers = 3,
+                          .first_server = 3,
+                          .servers = 2,
+                          .policy = {.consistency = consistency, .workers = 3, .staleness = 1},
+                          .optimizer = {.lr = 0.01},
+                          .tables = {{"words", kRows, kWidth}},
+                          .partitions = 2};
+    const auto outcome = train(GetParam(), o, 20);
+    // SGD adds up, in whatever order: the sum of all workers' gradients, each counted whole.
+    std::vector<double> expected(kRows * kWidth);
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = initial(i);
+    for (int w = 0; w < 3; ++w) {
+      for (int t = 1; t <= 20; ++t) {
+        const auto rows = batch_of(w, t);
+        for (std::size_t r = 0; r < rows.size(); ++r) {
+          for (std::size_t k = 0; k < kWidth; ++k) {
+            expected[static_cast<std::size_t>(rows[r]) * kWidth + k] -= 0.01 * gradient_at(w, t, r, k);
+          }
+        }
+      }
+    }
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(outcome.tables[0][i], expected[i], 1e-5) << i;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::ps

@@ -1,0 +1,127 @@
+#include "ps/table.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace tutti::ps {
+
+std::vector<TablePart> cut_tables(std::span<const TableShape> tables, int partitions, int servers) {
+  TUTTI_CHECK(partitions >= 1 && servers >= 1);
+  std::vector<TablePart> parts;
+  std::size_t next = 0;
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    const std::size_t rows = tables[t].rows;
+    const std::size_t count = std::min(static_cast<std::size_t>(partitions), std::max<std::size_t>(rows, 1));
+    for (std::size_t i = 0; i < count; ++i, ++next) {
+      const std::size_t first = rows * i / count;
+      parts.push_back({t, first, rows * (i + 1) / count - first, tables[t].width,
+                       static_cast<int>(next % static_cast<std::size_t>(servers))});
+    }
+  }
+  return parts;
+}
+
+RowGradients sum_repeated_rows(std::span<const std::int64_t> rows, std::span<const float> values,
+                               std::size_t width) {
+  TUTTI_CHECK(values.size() == rows.size() * width, "{} values for {} rows of {}", values.size(), rows.size(),
+              width);
+  std::vector<std::size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return rows[i]; });
+  RowGradients sums;
+  sums.rows.reserve(rows.size());
+  sums.values.reserve(values.size());
+  for (const std::size_t i : order) {
+    const auto row = static_cast<std::uint32_t>(rows[i]);
+    const auto from = values.subspan(i * width, width);
+    if (sums.rows.empty() || sums.rows.back() != row) {
+      sums.rows.push_back(row);
+      sums.values.insert(sums.values.end(), from.begin(), from.end());
+    } else {
+      float* into = sums.values.data() + sums.values.size() - width;
+      for (std::size_t k = 0; k < width; ++k) into[k] += from[k];
+    }
+  }
+  return sums;
+}
+
+const RowGradients& RowMerger::mean(std::span<const RowGradients* const> from) {
+  TUTTI_CHECK(!from.empty());
+  if (from.size() == 1) return *from[0];
+  result_.rows.clear();
+  result_.values.clear();
+  for (const RowGradients* g : from) {
+    for (std::size_t i = 0; i < g->rows.size(); ++i) {
+      const float* values = g->values.data() + i * width_;
+      std::uint32_t& place = place_[g->rows[i]];
+      if (place == 0) {
+        result_.rows.push_back(g->rows[i]);
+        result_.values.insert(result_.values.end(), values, values + width_);
+        place = static_cast<std::uint32_t>(result_.rows.size());
+      } else {
+        float* into = result_.values.data() + (place - 1) * width_;
+        for (std::size_t k = 0; k < width_; ++k) into[k] += values[k];
+      }
+    }
+  }
+  for (const std::uint32_t row : result_.rows) place_[row] = 0;
+  const auto workers = static_cast<float>(from.size());
+  for (float& v : result_.values) v /= workers;
+  return result_;
+}
+
+namespace {
+
+// Solves a 3x3 system by elimination with pivoting.
+std::array<double, 3> solve(std::array<std::array<double, 4>, 3> m) {
+  for (std::size_t k = 0; k < 3; ++k) {
+    std::size_t pivot = k;
+    for (std::size_t r = k; r < 3; ++r) {
+      if (std::abs(m[r][k]) > std::abs(m[pivot][k])) pivot = r;
+    }
+    std::swap(m[k], m[pivot]);
+    TUTTI_CHECK(m[k][k] != 0, "trials with three different counts are needed");
+    for (std::size_t r = 0; r < 3; ++r) {
+      if (r == k) continue;
+      const double factor = m[r][k] / m[k][k];
+      for (std::size_t c = k; c < 4; ++c) m[r][c] -= factor * m[k][c];
+    }
+  }
+  return {m[0][3] / m[0][0], m[1][3] / m[1][1], m[2][3] / m[2][2]};
+}
+
+}  // namespace
+
+PartitionCost fit_partition_cost(std::span<const PartitionTrial> trials) {
+  TUTTI_CHECK(trials.size() >= 3);
+  std::array<std::array<double, 4>, 3> normal{};
+  for (const PartitionTrial& t : trials) {
+    const std::array<double, 4> x{1.0 / t.partitions, t.partitions - 1.0, 1.0, t.seconds};
+    for (std::size_t r = 0; r < 3; ++r) {
+      for (std::size_t c = 0; c < 4; ++c) normal[r][c] += x[r] * x[c];
+    }
+  }
+  const auto [b, a, c] = solve(normal);
+  return {b, a, c};
+}
+
+PartitionChoice choose_partitions(std::span<const PartitionTrial> trials, int most) {
+  const PartitionCost cost = fit_partition_cost(trials);
+  int best = 1;
+  for (int p = 2; p <= most; ++p) {
+    if (cost.at(p) < cost.at(best)) best = p;
+  }
+  std::string tried;
+  for (const PartitionTrial& t : trials) {
+    tried += fmt::format("{}{}: {:.2f} ms", tried.empty() ? "" : ", ", t.partitions, t.seconds * 1e3);
+  }
+  return {best,
+          fmt::format("t(P) = {:.3f}/P + {:.3f} (P-1) + {:.3f} ms fits {}: {} partitions take {:.2f} ms",
+                      cost.b * 1e3, cost.a * 1e3, cost.c * 1e3, tried, best, cost.at(best) * 1e3)};
+}
+
+}  // namespace tutti::ps

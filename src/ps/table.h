@@ -1,0 +1,84 @@
+// Embedding tables: who holds which rows, and gradients of a few of them.
+//
+// A step touches few rows of a table. Its gradient travels as those rows and their values, and a worker pulls
+// only the rows that its next batch will read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti::ps {
+
+struct TableShape {
+  std::string name;
+  std::size_t rows = 0;
+  std::size_t width = 0;  // floats a row
+};
+
+// A run of rows of a table, held by one server.
+struct TablePart {
+  std::size_t table = 0;
+  std::size_t first_row = 0;
+  std::size_t rows = 0;
+  std::size_t width = 0;
+  int server = 0;
+};
+
+// Cuts every table into `partitions` equal runs of rows (fewer where it has fewer rows), dealt to the servers
+// in turn.
+std::vector<TablePart> cut_tables(std::span<const TableShape> tables, int partitions, int servers);
+
+struct RowGradients {
+  std::vector<std::uint32_t> rows;
+  std::vector<float> values;  // a row of floats for each
+};
+
+// What backward leaves: the rows of a batch, with repetitions. Sums the gradients of equal rows, in the order
+// in which they stand there; the result's rows rise.
+RowGradients sum_repeated_rows(std::span<const std::int64_t> rows, std::span<const float> values,
+                               std::size_t width);
+
+// Forms the mean of several workers' gradients of one part; a worker that did not touch a row counts as zero
+// there. Keeps memory for the whole part, so that merging takes time for the rows touched only.
+class RowMerger {
+ public:
+  RowMerger(std::size_t rows, std::size_t width) : width_(width), place_(rows) {}
+
+  // In the order given, so that the bits do not depend on who came first. Valid until the next call.
+  const RowGradients& mean(std::span<const RowGradients* const> from);
+
+ private:
+  std::size_t width_;
+  std::vector<std::uint32_t> place_;  // by row: 1 + its place in the result, 0 if it is not there
+  RowGradients result_;
+};
+
+// How long an exchange takes with P partitions, after Parallax: t(P) = b / P + a (P - 1) + c. Work that
+// partitions share, against what each of them costs.
+struct PartitionCost {
+  double b = 0;
+  double a = 0;
+  double c = 0;
+  double at(int partitions) const { return b / partitions + a * (partitions - 1) + c; }
+};
+
+struct PartitionTrial {
+  int partitions = 1;
+  double seconds = 0;
+};
+
+// The least squares fit to at least three trials with different counts.
+PartitionCost fit_partition_cost(std::span<const PartitionTrial> trials);
+
+struct PartitionChoice {
+  int partitions = 1;
+  std::string reason;
+};
+
+// The count between 1 and `most` that the fit says is fastest. A pure function.
+PartitionChoice choose_partitions(std::span<const PartitionTrial> trials, int most);
+
+}  // namespace tutti::ps

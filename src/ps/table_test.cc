@@ -1,0 +1,85 @@
+#include "ps/table.h"
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+
+namespace tutti::ps {
+namespace {
+
+TEST(Tables, PartsCoverEveryRowOnceAndGoToAllServers) {
+  const std::vector<TableShape> tables = {{"a", 1000, 8}, {"b", 3, 4}};
+  const auto parts = cut_tables(tables, 8, 3);
+  std::vector<std::size_t> next(2);
+  std::vector<int> held(3);
+  for (const TablePart& p : parts) {
+    EXPECT_EQ(p.first_row, next[p.table]);
+    EXPECT_EQ(p.width, tables[p.table].width);
+    next[p.table] += p.rows;
+    ++held[static_cast<std::size_t>(p.server)];
+  }
+  EXPECT_EQ(next, (std::vector<std::size_t>{1000, 3}));
+  EXPECT_EQ(parts.size(), 11U);  // a table has no more parts than rows
+  for (const int h : held) EXPECT_GE(h, 3);
+}
+
+TEST(Rows, RepeatedRowsAreSummedAndRise) {
+  const std::vector<std::int64_t> rows = {7, 2, 7, 2, 9};
+  const std::vector<float> values = {1, 2, 10, 20, 3, 4, 30, 40, 5, 6};
+  const auto sums = sum_repeated_rows(rows, values, 2);
+  EXPECT_EQ(sums.rows, (std::vector<std::uint32_t>{2, 7, 9}));
+  EXPECT_EQ(sums.values, (std::vector<float>{40, 60, 4, 6, 5, 6}));
+  EXPECT_TRUE(sum_repeated_rows({}, {}, 2).rows.empty());
+}
+
+TEST(Rows, MeanOverWorkersEqualsADenseMean) {
+  constexpr std::size_t kRows = 50;
+  constexpr std::size_t kWidth = 3;
+  RowMerger merger(kRows, kWidth);
+  SplitMix64 random(5);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<RowGradients> workers(4);
+    std::vector<float> dense(kRows * kWidth);
+    for (auto& w : workers) {
+      for (std::uint32_t r = 0; r < kRows; ++r) {
+        if (random.below(4) != 0) continue;
+        w.rows.push_back(r);
+        for (std::size_t k = 0; k < kWidth; ++k) {
+          w.values.push_back(static_cast<float>(random.below(64)));
+          dense[r * kWidth + k] += w.values.back() / 4;
+        }
+      }
+    }
+    std::vector<const RowGradients*> from;
+    for (const auto& w : workers) from.push_back(&w);
+    const auto& mean = merger.mean(from);
+    std::vector<float> spread(kRows * kWidth);
+    for (std::size_t i = 0; i < mean.rows.size(); ++i) {
+      for (std::size_t k = 0; k < kWidth; ++k)
+        spread[mean.rows[i] * kWidth + k] = mean.values[i * kWidth + k];
+    }
+    EXPECT_EQ(spread, dense);
+  }
+}
+
+TEST(Partitions, FitFindsTheCostsThatMadeTheTimes) {
+  const PartitionCost truth{.b = 0.032, .a = 0.0005, .c = 0.002};
+  std::vector<PartitionTrial> trials;
+  for (const int p : {1, 2, 4, 8, 16}) trials.push_back({p, truth.at(p)});
+  const auto fit = fit_partition_cost(trials);
+  EXPECT_NEAR(fit.b, truth.b, 1e-9);
+  EXPECT_NEAR(fit.a, truth.a, 1e-9);
+  EXPECT_NEAR(fit.c, truth.c, 1e-9);
+  const auto choice = choose_partitions(trials, 64);
+  EXPECT_EQ(choice.partitions, 8);  // sqrt(b / a)
+  EXPECT_NE(choice.reason.find("8 partitions"), std::string::npos) << choice.reason;
+  EXPECT_EQ(choose_partitions(trials, 4).partitions, 4);
+}
+
+TEST(Partitions, WhereTheyOnlyCostOneIsBest) {
+  const std::vector<PartitionTrial> trials = {{1, 0.010}, {2, 0.012}, {4, 0.016}};
+  EXPECT_EQ(choose_partitions(trials, 16).partitions, 1);
+}
+
+}  // namespace
+}  // namespace tutti::ps
