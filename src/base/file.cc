@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "base/error.h"
 
@@ -91,6 +92,25 @@ void write_file_atomically(const std::filesystem::path& path, std::span<const st
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
   write_file_atomically(path, std::as_bytes(std::span(content)));
+}
+
+void remove_tree(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  if (fs::is_directory(fs::symlink_status(path))) {
+    std::vector<fs::path> children;
+    for (const auto& entry : fs::directory_iterator(path)) children.push_back(entry.path());
+    for (const auto& child : children) remove_tree(child);
+  }
+  fs::remove(path);
+}
+
+void remove_tree(const std::filesystem::path& path, std::error_code& error) {
+  try {
+    error.clear();
+    remove_tree(path);
+  } catch (const std::filesystem::filesystem_error& e) {
+    error = e.code();
+  }
 }
 
 UniqueFd make_memory_file(const char* label, std::size_t bytes) {

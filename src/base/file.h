@@ -70,6 +70,12 @@ void write_file_atomically(const std::filesystem::path& path,
 // Makes the names in a folder (files made, renamed or removed there) last through a crash. Throws RunError.
 void sync_folder(const std::filesystem::path& folder);
 
+// Removes a file, or a folder with all in it; what is not there is fine. Not std::filesystem::remove_all,
+// which crashes beside recent builds of libtorch (docs/decisions/0005). Throws
+// std::filesystem::filesystem_error.
+void remove_tree(const std::filesystem::path& path);
+void remove_tree(const std::filesystem::path& path, std::error_code& error);
+
 // An anonymous file in memory; it has no name, so nothing can be left behind. Throws RunError.
 UniqueFd make_memory_file(const char* label, std::size_t bytes);
 

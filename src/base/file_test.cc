@@ -56,5 +56,18 @@ TEST(File, FolderIsNoFile) {
   EXPECT_THROW(map_file("/"), DataError);
 }
 
+TEST(File, TreesAreRemovedAndLinksAreNotFollowed) {
+  const ScratchFolder folder;
+  const auto tree = folder.path() / "tree";
+  std::filesystem::create_directories(tree / "a" / "b");
+  write_file_atomically(tree / "a" / "file", std::string_view("x"));
+  write_file_atomically(folder.path() / "kept", std::string_view("y"));
+  std::filesystem::create_symlink(folder.path(), tree / "a" / "up");
+  remove_tree(tree);
+  EXPECT_FALSE(std::filesystem::exists(tree));
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "kept"));
+  EXPECT_NO_THROW(remove_tree(tree));  // what is not there is fine
+}
+
 }  // namespace
 }  // namespace tutti

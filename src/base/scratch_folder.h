@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace tutti {
 
@@ -19,7 +20,7 @@ class ScratchFolder {
   }
   ~ScratchFolder() {
     std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    remove_tree(path_, ignored);
   }
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;

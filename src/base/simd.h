@@ -3,8 +3,23 @@
 // under sanitizers (they run too late for the loader's choice) and for other compilers and machines.
 #pragma once
 
+#include <cstddef>
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(TUTTI_SANITIZED)
 #define TUTTI_SIMD_CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define TUTTI_SIMD_CLONES
 #endif
+
+namespace tutti {
+
+// Rows that are read in no order come from far; asked for this many rows ahead they come together.
+inline constexpr std::size_t kRowsAhead = 8;
+
+// Begins to load `count` floats at `row`, for writing.
+inline void prefetch_row(const float* row, std::size_t count) {
+  constexpr std::size_t kFloatsALine = 16;
+  for (std::size_t i = 0; i < count; i += kFloatsALine) __builtin_prefetch(row + i, 1);
+}
+
+}  // namespace tutti

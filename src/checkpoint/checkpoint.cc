@@ -48,7 +48,7 @@ void publish(const fs::path& finished, const fs::path& place) {
   if (!fs::exists(place)) {
     rename_folder(finished, place);
   } else if (::renameat2(AT_FDCWD, finished.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
-    fs::remove_all(finished);
+    remove_tree(finished);
   } else {
     const fs::path old = place.string() + ".replaced";
     rename_folder(place, old);
@@ -58,7 +58,7 @@ void publish(const fs::path& finished, const fs::path& place) {
       rename_folder(old, place);
       throw;
     }
-    fs::remove_all(old);
+    remove_tree(old);
   }
   sync_folder(place.parent_path());
 }
@@ -101,19 +101,19 @@ fs::path save(const fs::path& run, std::int64_t step, std::span<const TensorView
   const fs::path partial = place.string() + ".partial";
   std::error_code ignored;
   try {
-    fs::remove_all(partial);  // left by a process that died
+    remove_tree(partial);  // left by a process that died
     fs::create_directories(partial);
     sync_folder(run);
     write_into(partial, step, model, optimizer, meta);
     publish(partial, place);
   } catch (const fs::filesystem_error& e) {
-    fs::remove_all(partial, ignored);
+    remove_tree(partial, ignored);
     throw RunError(fmt::format("cannot save checkpoint {}: {}", place.string(), e.code().message()));
   } catch (const RunError& e) {
-    fs::remove_all(partial, ignored);
+    remove_tree(partial, ignored);
     throw RunError(fmt::format("cannot save checkpoint {}: {}", place.string(), e.what()));
   } catch (...) {
-    fs::remove_all(partial, ignored);
+    remove_tree(partial, ignored);
     throw;
   }
   return place;

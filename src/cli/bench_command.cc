@@ -122,6 +122,14 @@ int bench_ps(const Flags& f, lab::BenchPsSpec spec) {
   if (spec.servers < 1 || spec.servers > 512)
     throw ConfigError(fmt::format("--servers must be 1 to 512, not {}", spec.servers));
   spec.sizes = parse_bytes_list(f.sizes);
+  if (spec.table_rows > 0 && (spec.table_width < 1 || spec.table_rows > kLargest / spec.table_width)) {
+    throw ConfigError(fmt::format("--table-rows {} of --table-width {}: between 1 and {} numbers",
+                                  spec.table_rows, spec.table_width, kLargest));
+  }
+  if (!(spec.touch > 0 && spec.touch <= 1))
+    throw ConfigError(fmt::format("--touch must be above 0 and at most 1, not {}", spec.touch));
+  if (spec.partitions < 1)
+    throw ConfigError(fmt::format("--partitions must be at least 1, not {}", spec.partitions));
   spec.transport = f.transport;
   spec.iterations = f.iterations;
   spec.timeout_ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_of(f)).count();
@@ -136,14 +144,19 @@ int bench_ps(const Flags& f, lab::BenchPsSpec spec) {
     fmt::print("{}\n", rows.dump(2));
     return 0;
   }
-  fmt::print("{:>10} {:>7} {:>7} {:>9} {:<10} {:>12} {:>14} {:>12} {:>10}\n", "bytes", "workers", "servers",
+  fmt::print("{:>10} {:>7} {:>7} {:>9} {:<13} {:>12} {:>14} {:>12} {:>10}\n", "bytes", "workers", "servers",
              "transport", "what", "time us", "GB/s each way", "of a memcpy", "iterations");
   for (const auto& r : rows) {
     const double rate = r["bytes_per_second"];
-    fmt::print("{:>10} {:>7} {:>7} {:>9} {:<10} {:>12.2f} {:>14.3f} {:>11.2f}x {:>10}\n",
+    const double copy = r.value("memcpy_bytes_per_second", 0.0);
+    fmt::print("{:>10} {:>7} {:>7} {:>9} {:<13} {:>12.2f} {:>14.3f} {:>12} {:>10}\n",
                r["bytes"].get<std::uint64_t>(), spec.workers, spec.servers, r["transport"].get<std::string>(),
                r["algorithm"].get<std::string>(), r["seconds"].get<double>() * 1e6, rate / 1e9,
-               rate / r["memcpy_bytes_per_second"].get<double>(), r["iterations"].get<int>());
+               copy > 0 ? fmt::format("{:.2f}x", rate / copy) : "-", r["iterations"].get<int>());
+    if (r.contains("touched_rows")) {
+      fmt::print("           {} rows touched: a worker sent {} a step\n",
+                 r["touched_rows"].get<std::uint64_t>(), human_bytes(r["bytes_sent"].get<std::uint64_t>()));
+    }
   }
   return 0;
 }
@@ -181,6 +194,12 @@ void add_bench(CLI::App& app, Action& action) {
   ps->add_option("--piece-bytes", spec->piece_bytes, "a model is cut into pieces of this size")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  ps->add_option("--table-rows", spec->table_rows, "also an embedding table of so many rows")
+      ->capture_default_str();
+  ps->add_option("--table-width", spec->table_width, "numbers a row")->capture_default_str();
+  ps->add_option("--touch", spec->touch, "part of the table's rows that a step touches")
+      ->capture_default_str();
+  ps->add_option("--partitions", spec->partitions, "of the table")->capture_default_str();
   add_common(*ps, *common);
   ps->callback([spec, common, &action] { action = [spec, common] { return bench_ps(*common, *spec); }; });
 }

@@ -145,7 +145,7 @@ TEST_F(Program, ResumeAfterAKillEndsWithTheSameBits) {
       "9",          "--no-evaluate", "--checkpoint-every", "2"};
   ASSERT_EQ(run(train(flags)).code, 0);
   const auto undisturbed = summary()["parameters_sha256"];
-  fs::remove_all(out());
+  remove_tree(out());
   Running running(root(), train(flags));
   wait_for_steps();
   ::kill(running.pid(), SIGKILL);
@@ -197,7 +197,7 @@ TEST_F(Program, ResumedServersEndWithTheSameBits) {
   };
   ASSERT_EQ(run(with_steps("12")).code, 0);
   const auto undisturbed = summary()["parameters_sha256"];
-  fs::remove_all(out());
+  remove_tree(out());
   ASSERT_EQ(run(with_steps("5")).code, 0);
   const Ended e = run({"train", "--resume", out().string(), "--steps", "12"});
   ASSERT_EQ(e.code, 0) << e.error;
@@ -228,7 +228,7 @@ TEST_F(Program, DeadServerEndsTheRunAndIsNamed) {
     EXPECT_EQ(e.code, 1);
     EXPECT_NE(e.error.find("rank 3 (a server) was killed by SIGKILL"), std::string::npos) << e.error;
     expect_gone(processes);
-    fs::remove_all(out());
+    remove_tree(out());
   }
 }
 
@@ -427,6 +427,22 @@ TEST_F(Program, BenchPrintsTheRowsOfTheContract) {
     EXPECT_EQ(rows[1]["bytes"], 65536);
     EXPECT_EQ(rows[1]["transport"], transport);
   }
+}
+
+TEST_F(Program, BenchOfServersIsVerified) {
+  for (const char* transport : {"shm", "tcp"}) {
+    const Ended e = run({"bench", "ps", "--workers", "2", "--servers", "2", "--transport", transport,
+                         "--sizes", "64K", "--iterations", "3", "--table-rows", "1000", "--table-width", "8",
+                         "--partitions", "3", "--json"});
+    ASSERT_EQ(e.code, 0) << e.error;
+    const auto rows = nlohmann::json::parse(e.out);
+    ASSERT_EQ(rows.size(), 5U);
+    for (const auto& row : rows) EXPECT_TRUE(row["verified"]);
+    EXPECT_EQ(rows[2]["algorithm"], "push+pull");
+    EXPECT_EQ(rows[4]["touched_rows"], 10);
+  }
+  expect_refused({"bench", "ps", "--servers", "0"}, "--servers");
+  expect_refused({"bench", "ps", "--table-rows", "10", "--touch", "2"}, "--touch");
 }
 
 TEST_F(Program, HelpAndListsWork) {

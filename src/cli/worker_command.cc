@@ -29,8 +29,8 @@ class Tee final : public observe::EventSink {
   observe::JsonlSink& report_;
 };
 
-// Activations of a step are freed and asked for again in the next. By default each goes back to the kernel
-// and comes back as zeroed pages; kept, they cost nothing.
+// Activations and messages of a step are freed and asked for again in the next. By default each goes back to
+// the kernel and comes back as zeroed pages; kept, they cost nothing.
 void keep_freed_memory() {
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
@@ -83,7 +83,6 @@ void train(const launch::WorkerJob& job, observe::JsonlSink& report) {
   const auto setup = job.payload.get<train::Setup>();
   const auto& config = setup.config;
   if (to_int(job.rank) >= config.workers) return train::serve(setup, *launch::connect(job, report));
-  keep_freed_memory();
   at::set_num_threads(config.threads);
   at::set_num_interop_threads(1);
   std::optional<ColocatedServer> server;
@@ -112,6 +111,7 @@ void bench_ps(const launch::WorkerJob& job, observe::JsonlSink& report) {
 
 int work(int fd) {
   const auto job = launch::read_job(fd);
+  keep_freed_memory();
   observe::JsonlSink report(UniqueFd(job.report_fd), "the launcher's pipe");
   try {
     if (job.task == lab::kTrainTask) {

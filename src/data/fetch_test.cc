@@ -162,7 +162,7 @@ TEST_F(Fetch, TakesAFolderAnArchiveOrOneFile) {
   write_file_atomically(scratch_.path() / "a.tgz", gzipped(tar()));
   for (const char* source : {"folder", "a.tar", "a.tgz"}) {
     expect_whole(fetch(info_, root_, parse_source((scratch_.path() / source).string())));
-    std::filesystem::remove_all(root_);
+    remove_tree(root_);
   }
   for (std::size_t i = 0; i < 4; ++i) {
     const Source one = FileSource{scratch_.path() / "folder" / (name(i) + ".gz")};

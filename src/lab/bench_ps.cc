@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "collectives/communicator.h"
 #include "net/group.h"
 #include "ps/client.h"
@@ -23,6 +24,10 @@ float gradient_at(int worker, std::size_t i) {
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::span<float> as_floats(std::span<std::byte> bytes) {
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
 // One core's, over buffers of this size.
@@ -103,15 +108,104 @@ class Worker {
   }
 
  private:
-  static std::span<float> as_floats(std::span<std::byte> bytes) {
-    return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
-  }
-
   collectives::Communicator& workers_;
   std::vector<float> parameters_;
   std::span<float> gradients_;
   ps::Client client_;
   int rounds_ = 0;
+};
+
+// A worker whose steps touch a few rows of one table: the same on every worker, so that their mean is known.
+class RowWorker {
+ public:
+  RowWorker(net::Transport& everyone, collectives::Communicator& workers, const ps::ServerOptions& options)
+      : workers_(workers),
+        shape_(options.tables[0]),
+        table_(shape_.rows * shape_.width),
+        touched_(shape_.rows),
+        dense_(static_cast<std::size_t>(options.servers)),
+        dense_gradients_(as_floats(workers.allocate(dense_.size() * sizeof(float)))),
+        client_(everyone, options, {{dense_, dense_gradients_, dense_}},
+                {{"one a server", {dense_.size()}, "float32"}}, 1 << 20, {{table_}}) {
+    if (workers_.rank() == Rank{0}) client_.start(0, {});
+    workers_.barrier("benchmark");
+  }
+
+  ~RowWorker() {
+    workers_.barrier("benchmark");
+    client_.leave();
+    client_.say_goodbye();
+  }
+
+  // Medians over rounds of a step: push the gradients of some rows, pull the rows of the next.
+  double median(int iterations, std::size_t rows) {
+    std::vector<double> seconds;
+    for (int i = 0; i < iterations; ++i) {
+      auto gradients = make_gradients(rows);
+      const auto next = pick_rows(rows, step_ + 1);
+      workers_.barrier("benchmark");
+      const auto sent = client_.bytes_sent();
+      const auto begin = Clock::now();
+      client_.push_rows(0, std::move(gradients), 1.0);
+      client_.wait_rows();
+      client_.pull_rows(0, next);
+      client_.wait_rows();
+      seconds.push_back(seconds_since(begin));
+      bytes_a_step_ = client_.bytes_sent() - sent;
+      ++step_;
+    }
+    workers_.all_reduce({seconds.data(), seconds.size(), DType::f64}, ReduceOp::max, "times");
+    return train::quantile(seconds, 0.5);
+  }
+
+  void verify() {
+    client_.pull_tables();
+    const auto mean = static_cast<float>(workers_.world() - 1) / 2;
+    std::size_t wrong = 0;
+    for (std::size_t r = 0; r < shape_.rows; ++r) {
+      for (std::size_t k = 0; k < shape_.width; ++k) {
+        const float expected = -static_cast<float>(touched_[r]) * (static_cast<float>(k & 7) + mean);
+        wrong += table_[r * shape_.width + k] != expected;
+      }
+    }
+    if (wrong > 0)
+      throw RunError(fmt::format("{} of {} numbers of the table are wrong", wrong, table_.size()));
+  }
+
+  std::uint64_t bytes_a_step() const { return bytes_a_step_; }
+
+ private:
+  // One row in each of `count` equal stretches: distinct, rising, scattered.
+  std::vector<std::uint32_t> pick_rows(std::size_t count, std::uint64_t step) const {
+    std::vector<std::uint32_t> rows;
+    SplitMix64 random(step);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t first = shape_.rows * i / count;
+      const std::size_t last = shape_.rows * (i + 1) / count;
+      rows.push_back(static_cast<std::uint32_t>(first + random.below(last - first)));
+    }
+    return rows;
+  }
+
+  ps::RowGradients make_gradients(std::size_t count) {
+    ps::RowGradients g{pick_rows(count, step_), {}};
+    for (const std::uint32_t row : g.rows) {
+      ++touched_[row];
+      for (std::size_t k = 0; k < shape_.width; ++k)
+        g.values.push_back(gradient_at(to_int(workers_.rank()), k));
+    }
+    return g;
+  }
+
+  collectives::Communicator& workers_;
+  const ps::TableShape& shape_;
+  std::vector<float> table_;
+  std::vector<int> touched_;  // steps, by row
+  std::vector<float> dense_;  // a model has some
+  std::span<float> dense_gradients_;
+  ps::Client client_;
+  std::uint64_t step_ = 1;
+  std::uint64_t bytes_a_step_ = 0;
 };
 
 ps::ServerOptions options_of(const BenchPsSpec& spec) {
@@ -122,6 +216,21 @@ ps::ServerOptions options_of(const BenchPsSpec& spec) {
           .timeout = std::chrono::milliseconds(spec.timeout_ms)};
 }
 
+// What every row says.
+nlohmann::json row_of(const BenchPsSpec& spec, const char* what, std::uint64_t bytes, double seconds,
+                      int iterations) {
+  return {{"bytes", bytes},
+          {"seconds", seconds},
+          {"ranks", spec.workers + spec.servers},
+          {"workers", spec.workers},
+          {"servers", spec.servers},
+          {"transport", spec.transport},
+          {"algorithm", what},
+          {"iterations", iterations},
+          {"verified", true},
+          {"bytes_per_second", static_cast<double>(bytes) / seconds}};
+}
+
 void add_rows(nlohmann::json& rows, Worker& worker, const BenchPsSpec& spec, std::uint64_t bytes) {
   const double copy_rate = memcpy_rate(bytes);
   const auto row = [&](const char* what, const auto& timed) {
@@ -129,21 +238,48 @@ void add_rows(nlohmann::json& rows, Worker& worker, const BenchPsSpec& spec, std
     const int iterations = spec.iterations > 0 ? spec.iterations : worker.rounds_that_fit(pilot);
     const double seconds = worker.median(iterations, timed);
     worker.verify();
-    rows.push_back({{"bytes", bytes},
-                    {"seconds", seconds},
-                    {"ranks", spec.workers + spec.servers},
-                    {"workers", spec.workers},
-                    {"servers", spec.servers},
-                    {"transport", spec.transport},
-                    {"algorithm", what},
-                    {"iterations", iterations},
-                    {"verified", true},
-                    {"bytes_per_second", static_cast<double>(bytes) / seconds},
-                    {"memcpy_bytes_per_second", copy_rate}});
+    auto line = row_of(spec, what, bytes, seconds, iterations);
+    line["memcpy_bytes_per_second"] = copy_rate;
+    rows.push_back(std::move(line));
   };
   row("push", [&] { worker.push(ps::Answering::bare); });
   row("pull", [&] { worker.pull(); });
   row("push+pull", [&] { worker.push(ps::Answering::whole); });
+}
+
+constexpr int kTableIterations = 15;
+
+ps::ServerOptions table_options_of(const BenchPsSpec& spec) {
+  auto options = options_of(spec);
+  options.tables = {{"table", spec.table_rows, spec.table_width}};
+  options.partitions = spec.partitions;
+  return options;
+}
+
+void add_table_rows(nlohmann::json& rows, net::Transport& everyone, collectives::Communicator& workers,
+                    const BenchPsSpec& spec) {
+  const std::uint64_t bytes = spec.table_rows * spec.table_width * sizeof(float);
+  const int iterations = spec.iterations > 0 ? spec.iterations : kTableIterations;
+  {
+    const auto options = options_of(spec);
+    Worker whole(everyone, workers, options, bytes, spec.piece_bytes);
+    const auto step = [&] { whole.push(ps::Answering::whole); };
+    whole.median(1, step);
+    const double seconds = whole.median(iterations, step);
+    whole.verify();
+    rows.push_back(row_of(spec, "dense table", bytes, seconds, iterations));
+  }
+  const auto options = table_options_of(spec);
+  const auto touched =
+      std::max<std::size_t>(1, static_cast<std::size_t>(static_cast<double>(spec.table_rows) * spec.touch));
+  RowWorker few(everyone, workers, options);
+  few.median(kWarmUp, touched);
+  const double seconds = few.median(iterations, touched);
+  few.verify();
+  auto line = row_of(spec, "sparse table", bytes, seconds, iterations);
+  line["touched_rows"] = touched;
+  line["bytes_sent"] = few.bytes_a_step();
+  rows.push_back(std::move(line));
 }
 
 }  // namespace
@@ -152,6 +288,10 @@ nlohmann::json bench_ps(net::Transport& everyone, const BenchPsSpec& spec) {
   const auto options = options_of(spec);
   if (to_int(everyone.rank()) >= spec.workers) {
     for (std::size_t i = 0; i < spec.sizes.size(); ++i) ps::serve(everyone, options);
+    if (spec.table_rows > 0) {
+      ps::serve(everyone, options);
+      ps::serve(everyone, table_options_of(spec));
+    }
     return nullptr;
   }
   net::Group group(everyone, spec.workers);
@@ -161,6 +301,7 @@ nlohmann::json bench_ps(net::Transport& everyone, const BenchPsSpec& spec) {
     Worker worker(everyone, workers, options, bytes, spec.piece_bytes);
     add_rows(rows, worker, spec, bytes);
   }
+  if (spec.table_rows > 0) add_table_rows(rows, everyone, workers, spec);
   return to_int(everyone.rank()) == 0 ? rows : nullptr;
 }
 

@@ -170,6 +170,11 @@ void step_rows(const Settings& settings, double lr, std::int64_t t, std::size_t 
   check_state(settings.kind, state, table.size());
   const Factors factors = factors_of(settings, lr, t);
   for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i + kRowsAhead < rows.size()) {
+      const std::size_t next = rows[i + kRowsAhead] * width;
+      prefetch_row(table.data() + next, width);
+      for (const auto& slot : state) prefetch_row(slot.data() + next, width);
+    }
     const std::size_t at = rows[i] * width;
     TUTTI_CHECK(at + width <= table.size(), "row {} of {}", rows[i], table.size() / width);
     run_loop(settings.kind, factors, at, width, table.data(), gradients.data() + i * width, state);

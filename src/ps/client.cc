@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/simd.h"
 #include "ps/gate.h"
 
 namespace tutti::ps {
@@ -133,6 +134,7 @@ void Client::push(std::size_t bucket, double lr, Answering answering) {
       TUTTI_CHECK(!pieces_[id].away, "bucket {} is pushed twice", bucket);
       if (away_++ + rows_away_ == 0) busy_since_ = Clock::now();
       pieces_[id].away = true;
+      pieces_[id].sent = false;
       ++lacking_[bucket];
       queue_.emplace_back([this, id, lr, answering] { send_piece(id, lr, answering); });
     }
@@ -198,10 +200,16 @@ void Client::send_piece(std::size_t id, double lr, Answering answering) {
   if (net::PeerMemory* memory = transport_.peer_memory()) {
     header.memory_at = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(gradients.data()) -
                                                   memory->arena(transport_.rank()).data());
-    return send(transport_, server_rank(p.server), header, {}, doing);
+    send(transport_, server_rank(p.server), header, {}, doing);
+  } else {
+    header.bytes = gradients.size_bytes();
+    send(transport_, server_rank(p.server), header, std::as_bytes(gradients), doing);
   }
-  header.bytes = gradients.size_bytes();
-  send(transport_, server_rank(p.server), header, std::as_bytes(gradients), doing);
+  {
+    const std::scoped_lock lock(mutex_);
+    pieces_[id].sent = true;
+  }
+  changed_.notify_all();
 }
 
 void Client::enqueue(std::function<void()> send) {
@@ -221,26 +229,22 @@ std::pair<std::size_t, std::size_t> Client::rows_in(const TablePart& part,
   return {static_cast<std::size_t>(first - rows.begin()), static_cast<std::size_t>(last - rows.begin())};
 }
 
-void Client::push_rows(std::size_t table, const RowGradients& gradients, double lr) {
+void Client::push_rows(std::size_t table, RowGradients gradients, double lr) {
+  const auto shared = std::make_shared<const RowGradients>(std::move(gradients));
   for (std::size_t id = 0; id < parts_.size(); ++id) {
     const TablePart& p = parts_[id].where;
     if (p.table != table) continue;
-    const auto [first, last] = rows_in(p, gradients.rows);
-    std::vector<std::uint32_t> rows;
-    for (std::size_t i = first; i < last; ++i) {
-      rows.push_back(gradients.rows[i] - static_cast<std::uint32_t>(p.first_row));
-    }
-    const auto values = std::span(gradients.values).subspan(first * p.width, (last - first) * p.width);
-    enqueue([this, id, lr, rows = std::move(rows),
-             own = std::vector<float>(values.begin(), values.end())]() mutable {
-      send_rows(id, std::move(rows), std::move(own), lr);
+    const auto [first, last] = rows_in(p, shared->rows);
+    enqueue([this, id, lr, shared, rows = std::span(shared->rows).subspan(first, last - first),
+             values = std::span(shared->values).subspan(first * p.width, (last - first) * p.width)] {
+      send_rows(id, rows, values, lr);
     });
   }
 }
 
-void Client::send_rows(std::size_t id, std::vector<std::uint32_t> rows, std::vector<float> values,
+void Client::send_rows(std::size_t id, std::span<const std::uint32_t> rows, std::span<const float> values,
                        double lr) {
-  const auto bytes = std::as_bytes(std::span(values));
+  const auto bytes = std::as_bytes(values);
   Header header{.verb = Verb::push_rows,
                 .piece = static_cast<std::uint32_t>(id),
                 .slot = static_cast<std::uint32_t>(rows.size()),
@@ -250,26 +254,27 @@ void Client::send_rows(std::size_t id, std::vector<std::uint32_t> rows, std::vec
     const std::scoped_lock lock(mutex_);
     header.version = parts_[id].version;
     header.sequence = ++sequence_;
-    bytes_sent_ += sizeof header + rows.size() * sizeof(std::uint32_t) + bytes.size();
+    bytes_sent_ += sizeof header + rows.size_bytes() + bytes.size();
   }
   const Activity doing{"pushing rows"};
   const Rank server = server_rank(parts_[id].where.server);
   net::send(transport_, server, std::as_bytes(std::span(&header, 1)), doing);
   if (rows.empty()) return;
-  net::send(transport_, server, std::as_bytes(std::span(rows)), doing);
+  net::send(transport_, server, std::as_bytes(rows), doing);
   net::send(transport_, server, bytes, doing);
 }
 
+// In portions: while one is laid into the table here, the next is picked out of the server's.
 void Client::pull_rows(std::size_t table, std::span<const std::uint32_t> rows) {
+  constexpr std::size_t kPortion = 1024;
   for (std::size_t id = 0; id < parts_.size(); ++id) {
     const TablePart& p = parts_[id].where;
     if (p.table != table) continue;
     const auto [first, last] = rows_in(p, rows);
-    if (first == last) continue;
-    std::vector<std::uint32_t> local;
-    for (std::size_t i = first; i < last; ++i)
-      local.push_back(rows[i] - static_cast<std::uint32_t>(p.first_row));
-    enqueue([this, id, local = std::move(local)] { send_wish(id, local); });
+    for (std::size_t at = first; at < last; at += kPortion) {
+      const auto portion = rows.subspan(at, std::min(kPortion, last - at));
+      enqueue([this, id, own = std::vector(portion.begin(), portion.end())] { send_wish(id, own); });
+    }
   }
 }
 
@@ -294,18 +299,13 @@ void Client::wait_rows() {
   rethrow();
 }
 
-// In portions, so that no server makes a copy of all its rows.
 void Client::pull_tables() {
-  constexpr std::uint32_t kPortion = 1 << 14;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
-    const auto rows = static_cast<std::uint32_t>(options_.tables[t].rows);
-    for (std::uint32_t first = 0; first < rows; first += kPortion) {
-      std::vector<std::uint32_t> portion(std::min(kPortion, rows - first));
-      std::iota(portion.begin(), portion.end(), first);
-      pull_rows(t, portion);
-      wait_rows();
-    }
+    std::vector<std::uint32_t> all(options_.tables[t].rows);
+    std::iota(all.begin(), all.end(), std::uint32_t{0});
+    pull_rows(t, all);
   }
+  wait_rows();
 }
 
 void Client::rows_counted(const Header& header) {
@@ -329,9 +329,10 @@ void Client::rows_came(const Header& header, Rank from, const Activity& doing) {
   const TablePart& p = parts_[header.piece].where;
   incoming_rows_.resize(rows.size() * p.width);
   receive_payload(transport_, from, header, std::as_writable_bytes(std::span(incoming_rows_)), doing);
+  float* const table = tables_[p.table].values.data();
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    std::copy_n(incoming_rows_.data() + i * p.width, p.width,
-                tables_[p.table].values.data() + (p.first_row + rows[i]) * p.width);
+    if (i + kRowsAhead < rows.size()) prefetch_row(table + rows[i + kRowsAhead] * p.width, p.width);
+    std::copy_n(incoming_rows_.data() + i * p.width, p.width, table + rows[i] * p.width);
   }
   const std::scoped_lock lock(mutex_);
   if (away_ + --rows_away_ == 0) busy_ += Clock::now() - busy_since_;
@@ -379,12 +380,12 @@ void Client::receive_one(Rank from, const Activity& doing) {
   }
   land(header, from, doing);
   Track& track = pieces_[header.piece];
-  const bool pushed = [&] {
-    const std::scoped_lock lock(mutex_);
+  {
+    std::unique_lock lock(mutex_);
     track.version = header.version;
-    return track.away;
-  }();
-  if (!pushed) return;
+    if (!track.away) return;
+    changed_.wait(lock, [&] { return track.sent || stop_; });
+  }
   clear_gradients(track.where);
   {
     const std::scoped_lock lock(mutex_);

@@ -71,7 +71,7 @@ class Client {
 
   // The same for rows of a table: `rows` rise, `gradients` has a row for each. Every table is pushed once a
   // step, also without rows. `rows` of the second land in the table's memory.
-  void push_rows(std::size_t table, const RowGradients& gradients, double lr);
+  void push_rows(std::size_t table, RowGradients gradients, double lr);
   void pull_rows(std::size_t table, std::span<const std::uint32_t> rows);
   // Until every push of rows has been counted and all pulled rows are there.
   void wait_rows();
@@ -87,6 +87,7 @@ class Client {
     Piece where;
     std::int64_t version = 0;
     bool away = false;
+    bool sent = false;  // all of it has left; the answer may overtake the news of that
   };
 
   Rank server_rank(int server) const { return Rank{options_.first_server + server}; }
@@ -103,7 +104,8 @@ class Client {
   static std::pair<std::size_t, std::size_t> rows_in(const TablePart& part,
                                                      std::span<const std::uint32_t> rows);
   void send_piece(std::size_t id, double lr, Answering answering);
-  void send_rows(std::size_t id, std::vector<std::uint32_t> rows, std::vector<float> values, double lr);
+  void send_rows(std::size_t id, std::span<const std::uint32_t> rows, std::span<const float> values,
+                 double lr);
   void send_wish(std::size_t id, const std::vector<std::uint32_t>& rows);
   void rows_counted(const Header& header);
   void rows_came(const Header& header, Rank from, const net::Activity& doing);

@@ -1,6 +1,7 @@
 #include "ps/server.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -12,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/simd.h"
 #include "optim/step.h"
 #include "ps/gate.h"
 #include "ps/layout.h"
@@ -85,6 +87,7 @@ class Server {
     std::vector<double> lr;                          // by worker
     std::optional<Clock::time_point> waiting_since;  // somebody waits for an answer
     std::optional<Ledger> ledger;
+    std::atomic<int> unsent{0};  // replies that the sender has not finished
   };
 
   struct HeldRows {  // our rows of a table
@@ -287,11 +290,12 @@ class Server {
     }
     rows.resize(header.slot);
     if (!rows.empty()) net::receive(transport_, from, std::as_writable_bytes(std::span(rows)), doing);
-    for (const std::uint32_t row : rows) {
-      if (row >= held.part.rows) {
-        throw ProtocolError(
-            fmt::format("worker {}: row {} of a part of {}", to_int(from), row, held.part.rows));
+    for (std::uint32_t& row : rows) {
+      if (row < held.part.first_row || row - held.part.first_row >= held.part.rows) {
+        throw ProtocolError(fmt::format("worker {}: row {} is not among the {} from {}", to_int(from), row,
+                                        held.part.rows, held.part.first_row));
       }
+      row -= static_cast<std::uint32_t>(held.part.first_row);  // ours from here on
     }
   }
 
@@ -330,6 +334,8 @@ class Server {
                     to_int(from),
                     std::vector<float>(wanted_.size() * width)};
     for (std::size_t i = 0; i < wanted_.size(); ++i) {
+      if (i + kRowsAhead < wanted_.size())
+        prefetch_row(held.values.data() + wanted_[i + kRowsAhead] * width, width);
       std::copy_n(held.values.data() + wanted_[i] * width, width, reply.values.data() + i * width);
     }
     queue_rows(std::move(reply));
@@ -407,7 +413,14 @@ class Server {
     std::vector<std::span<const float>> gradients;
     for (const int w : from) gradients.push_back(held.gradients[static_cast<std::size_t>(w)]);
     std::optional<WriteLock> lock;
-    if (!stable()) lock.emplace(*held.gate, Deadline::in(options_.timeout));
+    if (!stable()) {
+      lock.emplace(*held.gate, Deadline::in(options_.timeout));
+    } else {  // every worker has pushed again, so it has its answer; the sender is about to notice
+      while (held.unsent.load() > 0) {
+        check_sender();
+        std::this_thread::yield();
+      }
+    }
     if (options_.role == Role::mean) return optim::average(held.values, gradients);
     std::span<const float> mean = gradients[0];
     if (gradients.size() > 1) {
@@ -486,6 +499,7 @@ class Server {
   // In shared memory a reply is a header, which is gone in no time; what travels is left to the sender.
   void queue_reply(const Reply& reply) {
     if (transport_.peer_memory() != nullptr) return send_one(reply);
+    pieces_[reply.piece]->unsent.fetch_add(1);
     {
       const std::scoped_lock lock(mutex_);
       replies_.push(reply);
@@ -511,6 +525,7 @@ class Server {
         replies_.pop();
         lock.unlock();
         send_one(reply);
+        pieces_[reply.piece]->unsent.fetch_sub(1);
       }
     } catch (...) {
       const std::scoped_lock lock(mutex_);

@@ -146,13 +146,13 @@ void make_run_folder(const Setup& setup) {
     return forget_later_steps(out / "metrics.jsonl", setup.first_step);
   }
   for (const char* file : kRunFiles) fs::remove(out / file);
-  for (const auto& step : checkpoint::list(out)) fs::remove_all(step.path);
+  for (const auto& step : checkpoint::list(out)) remove_tree(step.path);
 }
 
 void remove_unfinished_checkpoints(const std::string& run_folder) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(fs::path(run_folder) / "checkpoints", ignored)) {
-    if (entry.path().extension() == ".partial") fs::remove_all(entry.path(), ignored);
+    if (entry.path().extension() == ".partial") remove_tree(entry.path(), ignored);
   }
 }
 

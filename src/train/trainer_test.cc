@@ -162,7 +162,7 @@ TEST_F(TrainerTest, BadInputIsRefusedBeforeAnythingIsWritten) {
 }
 
 TEST_F(TrainerTest, RunFolderThatCannotBeWrittenIsRefused) {
-  EXPECT_THROW(make_run_folder({.config = config("/proc/nothing")}), ConfigError);
+  EXPECT_THROW(make_run_folder({config("/proc/nothing"), {}, std::nullopt}), ConfigError);
 }
 
 TEST_F(TrainerTest, ResumedRunForgetsWhatCameAfterItsCheckpoint) {
