@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/read_until.hpp>
@@ -211,7 +212,13 @@ class Job {
       if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
       if (end.exit_code != 0 || end.signal != 0) begin_end();
     }
-    if (--alive_ == 0) wind_up();
+    if (--alive_ == 0) return wind_up();
+    if (ending_ && !stopping_ && only_stopped_are_left()) stop_all();
+  }
+
+  // Whoever could still say something has said it.
+  bool only_stopped_are_left() const {
+    return std::ranges::all_of(workers_, [](const Worker& w) { return w.pid <= 0 || is_stopped(w.pid); });
   }
 
   // One has failed: the others notice by themselves and say so; whoever does not is stopped.
