@@ -216,6 +216,16 @@ TEST_F(Program, PacedRunsSaySoAndKeepTheBoundOfStaleness) {
   EXPECT_NE(e.out.find("paced at 4 ms, slowed 1:5"), std::string::npos) << e.out;
 }
 
+TEST_F(Program, BackupWorkersDoNotWaitForALateOneAtTheEndOfAnEpoch) {
+  const Ended e = run(train({"--strategy", "ps-sync", "--backup-workers", "1", "--workers", "3", "--slow",
+                             "2:4", "--epochs", "2"}));
+  ASSERT_EQ(e.code, 0) << e.error;
+  const auto s = summary();
+  EXPECT_LT(s["steps_per_worker"][2], s["steps_per_worker"][0]);
+  EXPECT_GT(s["pieces_dropped"].get<int>(), 0);
+  for (const auto& r : s["replicas_sha256"]) EXPECT_EQ(r, s["parameters_sha256"]);
+}
+
 TEST_F(Program, DeadServerEndsTheRunAndIsNamed) {
   for (const char* transport : {"shm", "tcp"}) {
     Running running(root(), train({"--strategy", "ps-sync", "--servers", "2", "--workers", "2", "--transport",
@@ -243,6 +253,9 @@ TEST_F(Program, ServersThatDoNotFitAreRefused) {
   expect_refused(train({"--strategy", "ps-sync", "--workers", "2", "--servers", "3", "--colocate"}),
                  "--colocate");
   expect_refused(train({"--strategy", "hogwild", "--workers", "2", "--transport", "tcp"}), "shm");
+  expect_refused(
+      train({"--strategy", "ps-sync", "--workers", "2", "--backup-workers", "1", "--server-role", "sum"}),
+      "--server-role");
   expect_refused(train({"--slow", "7:2"}), "--slow");
   expect_refused(train({"--slow", "0:0.5"}), "--slow");
 }

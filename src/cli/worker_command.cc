@@ -89,8 +89,8 @@ void train(const launch::WorkerJob& job, observe::JsonlSink& report) {
   if (config.colocate) server.emplace(job, setup, report);
   try {
     train_as_worker(job, setup, report);
-  } catch (...) {
-    if (server) server->wait();  // if it knows better what went wrong, it says so
+  } catch (const PeerLost&) {
+    if (server) server->wait();  // it may know why
     throw;
   }
   if (server) server->wait();

@@ -4,10 +4,10 @@
 //   easgd       every H steps worker and centre move towards each other (Zhang, Choromanska, LeCun 2015,
 //   synchronous):
 //                 x_i <- x_i - a (x_i - centre)     centre <- centre + a sum_i (x_i - centre)
-//               The centre is what is evaluated and saved: at the end every worker has it. `a` is the moving
-//               rate.
+//               At the end every worker has the centre. `a` is the moving rate.
 //
-// Optimizer state stays each worker's own; a resumed run begins with rank 0's everywhere.
+// Before the end a checkpoint holds rank 0's own parameters, and rank 0 evaluates those. Optimizer state
+// stays each worker's own; a resumed run begins with rank 0's everywhere.
 #pragma once
 
 #include "collectives/communicator.h"

@@ -88,7 +88,10 @@ std::int64_t Servers::steps_done() const {
 }
 
 void Servers::fetch_state() {
-  if (servers_update()) client_.fetch_state(updater_.state());
+  if (!servers_update()) return;
+  client_.pull();  // where others have gone on meanwhile, parameters and state belong together as nearly as
+                   // can be
+  client_.fetch_state(updater_.state());
 }
 
 void Servers::finish() {
@@ -96,6 +99,7 @@ void Servers::finish() {
   workers_.barrier("the end");
   if (servers_update()) client_.pull();
   if (workers_.rank() == Rank{0}) fetch_state();
+  workers_.barrier("the end");  // what the servers tell next is all of it
   reports_ = client_.say_goodbye();
 }
 

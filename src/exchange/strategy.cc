@@ -35,8 +35,10 @@ constexpr Strategy kStrategies[] = {
      .servers = ps::Consistency::ssp,
      .apart = true},
     {.name = "hogwild", .summary = "shared parameters, no locks; one host", .apart = true},
-    {.name = "easgd", .summary = "elastic averaging around a centre every --sync-every steps"},
-    {.name = "local-sgd", .summary = "average the parameters every --sync-every steps"},
+    {.name = "easgd",
+     .summary = "elastic averaging around a centre every --sync-every steps",
+     .drifts = true},
+    {.name = "local-sgd", .summary = "average the parameters every --sync-every steps", .drifts = true},
 };
 
 }  // namespace

@@ -20,7 +20,8 @@ struct Strategy {
   std::string_view summary;
   bool one_worker_only = false;
   std::optional<ps::Consistency> servers = std::nullopt;  // has parameter servers, which keep this rule
-  bool apart = false;  // workers do not keep step: each is somewhere else in the run
+  bool apart = false;   // workers do not keep step: each is somewhere else in the run
+  bool drifts = false;  // replicas differ between meetings
 };
 
 std::span<const Strategy> all_strategies();

@@ -58,7 +58,7 @@ class Worker {
     client_.pull();
   }
 
-  ~Worker() {
+  void finish() {
     workers_.barrier("benchmark");
     client_.leave();
     client_.say_goodbye();
@@ -131,7 +131,7 @@ class RowWorker {
     workers_.barrier("benchmark");
   }
 
-  ~RowWorker() {
+  void finish() {
     workers_.barrier("benchmark");
     client_.leave();
     client_.say_goodbye();
@@ -267,6 +267,7 @@ void add_table_rows(nlohmann::json& rows, net::Transport& everyone, collectives:
     whole.median(1, step);
     const double seconds = whole.median(iterations, step);
     whole.verify();
+    whole.finish();
     rows.push_back(row_of(spec, "dense table", bytes, seconds, iterations));
   }
   const auto options = table_options_of(spec);
@@ -276,6 +277,7 @@ void add_table_rows(nlohmann::json& rows, net::Transport& everyone, collectives:
   few.median(kWarmUp, touched);
   const double seconds = few.median(iterations, touched);
   few.verify();
+  few.finish();
   auto line = row_of(spec, "sparse table", bytes, seconds, iterations);
   line["touched_rows"] = touched;
   line["bytes_sent"] = few.bytes_a_step();
@@ -300,6 +302,7 @@ nlohmann::json bench_ps(net::Transport& everyone, const BenchPsSpec& spec) {
   for (const std::uint64_t bytes : spec.sizes) {
     Worker worker(everyone, workers, options, bytes, spec.piece_bytes);
     add_rows(rows, worker, spec, bytes);
+    worker.finish();
   }
   if (spec.table_rows > 0) add_table_rows(rows, everyone, workers, spec);
   return to_int(everyone.rank()) == 0 ? rows : nullptr;

@@ -186,6 +186,11 @@ class Job {
     if (json.is_discarded()) return;
     if (json.contains("failure")) {
       ends_[i].failure = failure_from_json(json);
+      // A server in a worker's process has a rank, but no process of its own to be named by.
+      if (auto& fault = ends_[i].failure->fault; spec_.colocate && fault) {
+        fault->rank = Rank{to_int(fault->rank) % spec_.workers};
+        fault->peer = Rank{to_int(fault->peer) % spec_.workers};
+      }
     } else if (json.contains(kStrangers)) {
       strangers_ += json[kStrangers].get<std::uint64_t>();
     } else {

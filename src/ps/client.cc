@@ -37,7 +37,12 @@ Client::Client(net::Transport& transport, const ServerOptions& options, std::vec
   for (const Rank s : all_servers()) {
     send(transport_, s, {.verb = Verb::hello, .bytes = text.size()}, std::as_bytes(std::span(text)), doing);
   }
-  for (const Rank s : all_servers()) receive_header(transport_, s, doing);
+  for (const Rank s : all_servers()) {
+    if (receive_header(transport_, s, doing).verb != Verb::welcome) {
+      throw ProtocolError(
+          fmt::format("rank {} did not welcome rank {}", to_int(s), to_int(transport.rank())));
+    }
+  }
   sender_ = std::thread([this] { send_gradients(); });
   receiver_ = std::thread([this] { receive_pieces(); });
 }
@@ -88,12 +93,18 @@ void Client::start(std::int64_t version, const std::vector<std::vector<std::span
   pull();  // answered when all of it has arrived
 }
 
+// Some at a time: requests and answers must both fit between us and a server.
 void Client::pull() {
+  constexpr std::size_t kAtATime = 256;
   const Activity doing{"pulling parameters"};
-  for (std::uint32_t id = 0; id < pieces_.size(); ++id) {
-    send(transport_, server_rank(pieces_[id].where.server), {.verb = Verb::pull, .piece = id}, {}, doing);
+  for (std::size_t first = 0; first < pieces_.size(); first += kAtATime) {
+    const std::size_t last = std::min(first + kAtATime, pieces_.size());
+    for (std::size_t id = first; id < last; ++id) {
+      send(transport_, server_rank(pieces_[id].where.server),
+           {.verb = Verb::pull, .piece = static_cast<std::uint32_t>(id)}, {}, doing);
+    }
+    for (std::size_t id = first; id < last; ++id) receive_one(server_rank(pieces_[id].where.server), doing);
   }
-  for (const Track& track : pieces_) receive_one(server_rank(track.where.server), doing);
 }
 
 void Client::fetch_state(const std::vector<std::vector<std::span<float>>>& state) {
@@ -310,6 +321,7 @@ void Client::pull_tables() {
 
 void Client::rows_counted(const Header& header) {
   const std::scoped_lock lock(mutex_);
+  if (rows_away_ == 0) throw ProtocolError(fmt::format("part {}: nothing was to be counted", header.piece));
   parts_[header.piece].version = header.version;
   if (away_ + --rows_away_ == 0) busy_ += Clock::now() - busy_since_;
 }
@@ -354,7 +366,7 @@ void Client::receive_pieces() {
         from = transport_.wait_for_any(servers, kGlance, doing);
         const auto waited = Clock::now() - since;
         if (!from && waited > options_.timeout + kCourtesy) {
-          throw Timeout({transport_.rank(), servers[0], doing.text(),
+          throw Timeout({transport_.rank(), awaited_server(), doing.text(),
                          std::chrono::duration_cast<std::chrono::milliseconds>(waited)});
         }
       }
@@ -364,6 +376,15 @@ void Client::receive_pieces() {
     }
     lock.lock();
   }
+}
+
+// One that has not answered.
+Rank Client::awaited_server() const {
+  const std::scoped_lock lock(mutex_);
+  const auto piece = std::ranges::find(pieces_, true, &Track::away);
+  if (piece != pieces_.end()) return server_rank(piece->where.server);
+  const auto part = std::ranges::find_if(parts_, [](const PartTrack& p) { return !p.wanted.empty(); });
+  return server_rank(part != parts_.end() ? part->where.server : 0);
 }
 
 void Client::receive_one(Rank from, const Activity& doing) {

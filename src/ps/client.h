@@ -116,6 +116,7 @@ class Client {
   void clear_gradients(const Piece& piece) const;
   void fail(std::exception_ptr failure);
   void rethrow() const;
+  Rank awaited_server() const;
 
   net::Transport& transport_;
   const ServerOptions& options_;

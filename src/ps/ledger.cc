@@ -22,7 +22,7 @@ Ruling Ledger::on_push(const Push& push) {
     ruling.repeated = true;
     return ruling;
   }
-  if (push.version > version_) {
+  if (push.version > version_ || push.version < 0) {
     throw ProtocolError(fmt::format("worker {} pushed a gradient of version {}, the newest is {}",
                                     push.worker, push.version, version_));
   }

@@ -27,13 +27,31 @@ using net::Activity;
 // How often an idle server looks whether somebody has been waited for too long.
 constexpr auto kGlance = std::chrono::milliseconds(200);
 
-// The first difference between two descriptions, with both values.
-std::string difference(const nlohmann::json& ours, const nlohmann::json& theirs) {
-  const auto patch = nlohmann::json::diff(ours, theirs);
-  const std::string path = patch.at(0).at("path");
-  const nlohmann::json::json_pointer at(path);
-  const auto text = [&](const nlohmann::json& j) { return j.contains(at) ? j.at(at).dump() : "nothing"; };
-  return fmt::format("{}: the server has {}, the worker {}", path.substr(1), text(ours), text(theirs));
+// The first difference between two values, with both: "model/3/1: the server has [5], the worker [7]".
+std::string difference(const nlohmann::json& ours, const nlohmann::json& theirs, const std::string& at) {
+  if (ours.is_object() && theirs.is_object()) {
+    for (const auto& [key, value] : ours.items()) {
+      if (!theirs.contains(key) || theirs[key] != value) {
+        return difference(value, theirs.value(key, nlohmann::json()), at.empty() ? key : at + "/" + key);
+      }
+    }
+  }
+  if (ours.is_array() && theirs.is_array()) {
+    for (std::size_t i = 0; i < std::max(ours.size(), theirs.size()); ++i) {
+      const auto a = i < ours.size() ? ours[i] : nlohmann::json();
+      const auto b = i < theirs.size() ? theirs[i] : nlohmann::json();
+      if (a != b) return difference(a, b, fmt::format("{}/{}", at, i));
+    }
+  }
+  const auto text = [](const nlohmann::json& j) { return j.is_null() ? "nothing" : j.dump(); };
+  return fmt::format("{}: the server has {}, the worker {}", at, text(ours), text(theirs));
+}
+
+// What people know by name comes first.
+std::string difference_of(const nlohmann::json& ours, const nlohmann::json& theirs) {
+  const auto model = theirs.value("model", nlohmann::json());
+  return model != ours.at("model") ? difference(ours.at("model"), model, "model")
+                                   : difference(ours, theirs, "");
 }
 
 struct Reply {
@@ -120,12 +138,14 @@ class Server {
     for (int w = 0; w < options_.workers; ++w) {
       const Header header = receive_header(transport_, Rank{w}, doing);
       if (header.verb != Verb::hello) throw ProtocolError(fmt::format("worker {} did not say hello", w));
-      const auto theirs = nlohmann::json::parse(receive_text(transport_, Rank{w}, header, doing));
+      const auto theirs =
+          nlohmann::json::parse(receive_text(transport_, Rank{w}, header, doing), nullptr, false);
+      if (!theirs.is_object()) throw ProtocolError(fmt::format("worker {} did not describe its model", w));
       if (w == 0)
         description_ = describe(options_, theirs.at("model"), theirs.at("buckets"), theirs.at("piece_bytes"));
       if (theirs != description_) {
-        throw ConfigError(
-            fmt::format("worker {} does not fit server {}: {}", w, self_, difference(description_, theirs)));
+        throw ConfigError(fmt::format("worker {} does not fit server {}: {}", w, self_,
+                                      difference_of(description_, theirs)));
       }
     }
     take_pieces();
@@ -256,11 +276,11 @@ class Server {
   }
 
   void count(const Ruling& ruling) {
-    const bool keep = ruling.gradient == Ruling::Gradient::keep;
-    report_.applied += keep ? 1 : 0;
+    const auto used = static_cast<std::int64_t>(ruling.update_from.size());
+    report_.applied += used;
+    if (used > 0) report_.staleness[ruling.staleness] += used;
     report_.repeated += ruling.repeated ? 1 : 0;
-    report_.dropped += !keep && !ruling.repeated ? 1 : 0;
-    if (keep) ++report_.staleness[ruling.staleness];
+    report_.dropped += ruling.gradient == Ruling::Gradient::drop && !ruling.repeated ? 1 : 0;
   }
 
   double rate_of(const Header& header, const Ruling& ruling) const {

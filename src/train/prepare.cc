@@ -51,11 +51,11 @@ void check_same_run(const config::TrainConfig& now, const config::TrainConfig& t
   const nlohmann::json a = now;
   const nlohmann::json b = then;
   for (const char* key :
-       {"model",          "data",      "strategy",      "workers",    "batch",       "global_batch",
-        "optimizer",      "lr",        "momentum",      "beta1",      "beta2",       "epsilon",
-        "weight_decay",   "scale_lr",  "warmup_steps",  "seed",       "servers",     "server_role",
-        "backup_workers", "staleness", "damp_stale",    "sync_every", "moving_rate", "bucket_bytes",
-        "algorithm",      "transport", "memory_format", "threads"}) {
+       {"model",          "data",      "strategy",     "workers",       "batch",      "global_batch",
+        "optimizer",      "lr",        "momentum",     "beta1",         "beta2",      "epsilon",
+        "weight_decay",   "scale_lr",  "warmup_steps", "seed",          "servers",    "server_role",
+        "backup_workers", "staleness", "damp_stale",   "pace_ms",       "sync_every", "moving_rate",
+        "bucket_bytes",   "algorithm", "transport",    "memory_format", "threads"}) {
     if (a[key] != b[key]) {
       throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
                                     b[key].dump(), a[key].dump()));
@@ -186,6 +186,8 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
             fmt::format("--backup-workers {} is for ps-sync", c.backup_workers));
   refuse_if(c.server_role != "update" && !sync,
             fmt::format("--server-role {} is for ps-sync", c.server_role));
+  refuse_if(c.server_role != "update" && c.backup_workers > 0,
+            "--server-role sum does not fit --backup-workers: a late worker would miss updates");
   refuse_if(c.local_aggregation && (!sync || c.backup_workers > 0),
             "--local-aggregation is for ps-sync without --backup-workers");
   refuse_if(strategy.name == "hogwild" && c.transport == "tcp", "needs --transport shm");

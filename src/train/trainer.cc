@@ -83,7 +83,7 @@ class Trainer {
         begin = Clock::now();
       }
       step(batch, begin);
-      after_step(static_cast<std::int64_t>(batch.step) + 1);
+      after_step();
     }
     exchange_->finish();
     conclude();
@@ -194,17 +194,22 @@ class Trainer {
   }
 
   // Between steps; the last one is followed by conclude().
-  void after_step(std::int64_t done) {
-    if (exchange_->steps_done() >= plan_.total_steps) return;
-    const bool epoch_done = plan_.ends_epoch(done);
-    // Workers that do not keep step do not wait for each other here: rank 0 looks at what it has.
-    if (!config_.no_evaluate && epoch_done && (!strategy_.apart || first())) {
-      evaluate_now(done, strategy_.apart ? nullptr : &all_);
+  void after_step() {
+    const std::int64_t before = std::exchange(steps_seen_, exchange_->steps_done());
+    if (steps_seen_ >= plan_.total_steps) return;
+    // A worker that was late may have skipped steps.
+    const auto passed = [&](std::int64_t every) { return steps_seen_ / every > before / every; };
+    const bool epoch_done = passed(plan_.steps_per_epoch);
+    // Where workers do not keep step, or differ, nobody waits for the others here: rank 0 looks at what it
+    // has.
+    const bool together = !strategy_.apart && !strategy_.drifts && config_.backup_workers == 0;
+    if (!config_.no_evaluate && epoch_done && (together || first())) {
+      evaluate_now(steps_seen_, together ? &all_ : nullptr);
     }
-    const bool due = config_.checkpoint_every > 0 ? done % config_.checkpoint_every == 0 : epoch_done;
+    const bool due = config_.checkpoint_every > 0 ? passed(config_.checkpoint_every) : epoch_done;
     if (!first() || !due) return;
     exchange_->fetch_state();
-    save(exchange_->steps_done());
+    save(steps_seen_);
   }
 
   // Everyone is here, with the same parameters.
@@ -343,6 +348,7 @@ class Trainer {
   exchange::Updater updater_;
   std::unique_ptr<exchange::Exchange> exchange_;
 
+  std::int64_t steps_seen_ = setup_.first_step;
   double slowdown_ = 1;
   std::optional<Pacer> pacer_;
   std::chrono::duration<double> last_compute_{};
