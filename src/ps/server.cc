@@ -32,7 +32,8 @@ std::string difference(const nlohmann::json& ours, const nlohmann::json& theirs,
   if (ours.is_object() && theirs.is_object()) {
     for (const auto& [key, value] : ours.items()) {
       if (!theirs.contains(key) || theirs[key] != value) {
-        return difference(value, theirs.value(key, nlohmann::json()), at.empty() ? key : at + "/" + key);
+        return difference(value, theirs.value(key, nlohmann::json()),
+                          at.empty() ? key : fmt::format("{}/{}", at, key));
       }
     }
   }
