@@ -127,7 +127,7 @@ int work(int fd) {
   } catch (const std::exception& e) {
     const auto failure = launch::failure_of(e);
     report.write_line(launch::to_json(failure));
-    return failure.kind == launch::Failure::Kind::usage ? 2 : 1;
+    return launch::exit_code_of(failure);
   }
 }
 

@@ -16,7 +16,7 @@ struct RankEnd {
   Rank rank{};
   bool server = false;                            // holds parameters
   bool running = true;                            // has not ended by itself
-  bool stopped = false;                           // the kernel says it is stopped (SIGSTOP, a debugger)
+  bool stopped = false;                           // the kernel says it is stopped (SIGSTOP, SIGTSTP)
   int exit_code = 0;                              // if it exited
   int signal = 0;                                 // if it was killed, and not by the launcher
   int order = 0;                                  // first to end is 1

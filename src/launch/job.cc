@@ -110,6 +110,10 @@ Failure failure_of(const std::exception& e) {
   return f;
 }
 
+int exit_code_of(const Failure& failure) {
+  return failure.kind == Failure::Kind::usage ? 2 : 1;
+}
+
 nlohmann::json to_json(const Failure& f) {
   nlohmann::json json = {{"kind", static_cast<int>(f.kind)}, {"what", f.what}};
   if (f.fault) {

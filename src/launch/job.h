@@ -56,6 +56,8 @@ struct Failure {
 };
 
 Failure failure_of(const std::exception& e);
+// What the worker exits with: 2 for what the user gave us, 1 for what happened.
+int exit_code_of(const Failure& failure);
 nlohmann::json to_json(const Failure& failure);
 Failure failure_from_json(const nlohmann::json& json);
 

@@ -44,7 +44,7 @@ int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
   const auto transport = launch::connect(job, report);
   if (mode == "fine") return 0;
   if (mode == "exit" && chosen) return job.payload.at("code");
-  if (mode == "throw" && chosen) throw DataError("labels.idx: offset 8: label 12 is not below 10");
+  if (mode.starts_with("throw") && chosen) throw DataError("labels.idx: offset 8: label 12 is not below 10");
   if (mode == "kill" && chosen) ::raise(SIGKILL);
   if (mode == "stop" && chosen) ::raise(SIGSTOP);
   exchange_forever(*transport);
@@ -61,6 +61,9 @@ int main(int, char** argv) {
   } catch (const std::exception& e) {
     const auto failure = launch::failure_of(e);
     report.write_line(launch::to_json(failure));
-    return failure.kind == launch::Failure::Kind::usage ? 2 : 1;
+    if (job.payload.at("mode") == "throw and linger" && failure.kind == launch::Failure::Kind::usage) {
+      ::raise(SIGSTOP);
+    }
+    return launch::exit_code_of(failure);
   }
 }

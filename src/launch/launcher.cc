@@ -71,14 +71,14 @@ class LineReader : public std::enable_shared_from_this<LineReader> {
   std::function<void(const std::string&)> on_line_;
 };
 
-// 'T' in /proc/PID/stat: stopped by a signal or a debugger.
+// 'T' in /proc/PID/stat: stopped by a signal. A tracer's stop is 't' and does not count: a leak check stops
+// its process so at the end, and who holds a rank in a debugger wants it left alone.
 bool is_stopped(pid_t pid) {
   std::ifstream stat(fmt::format("/proc/{}/stat", pid));
   std::string text;
   std::getline(stat, text);
   const auto end_of_name = text.rfind(')');
-  return end_of_name != std::string::npos && end_of_name + 2 < text.size() &&
-         (text[end_of_name + 2] == 'T' || text[end_of_name + 2] == 't');
+  return end_of_name != std::string::npos && text.compare(end_of_name, 3, ") T") == 0;
 }
 
 class Job {
@@ -186,6 +186,8 @@ class Job {
     if (json.is_discarded()) return;
     if (json.contains("failure")) {
       ends_[i].failure = failure_from_json(json);
+      ends_[i].exit_code = exit_code_of(*ends_[i].failure);
+      has_ended(ends_[i]);  // it has only to leave; if it is slow about that and we stop it, its word counts
       // A server in a worker's process has a rank, but no process of its own to be named by.
       if (auto& fault = ends_[i].failure->fault; spec_.colocate && fault) {
         fault->rank = Rank{to_int(fault->rank) % spec_.workers};
@@ -210,15 +212,20 @@ class Job {
     workers_[i].pid = -1;
     workers_[i].death->close();
     RankEnd& end = ends_[i];
-    if (!stopping_) {
-      end.running = false;
-      end.order = ++ended_;
+    if (!stopping_ && !end.failure) {
+      has_ended(end);
       if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
       if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
-      if (end.exit_code != 0 || end.signal != 0) begin_end();
     }
+    if (end.exit_code != 0 || end.signal != 0) begin_end();
     if (--alive_ == 0) return wind_up();
     if (ending_ && !stopping_ && only_stopped_are_left()) stop_all();
+  }
+
+  void has_ended(RankEnd& end) {
+    if (!end.running) return;
+    end.running = false;
+    end.order = ++ended_;
   }
 
   // Whoever could still say something has said it.

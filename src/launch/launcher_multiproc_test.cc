@@ -76,6 +76,14 @@ TEST_P(Launcher, ReasonOfAFailingRankIsTheJobsReason) {
   expect_all_gone(seen);
 }
 
+TEST_P(Launcher, ReasonCountsEvenIfTheRankNeverGetsToExit) {
+  Seen seen;
+  const Outcome o = run(job(GetParam(), 2, {{"mode", "throw and linger"}, {"rank", 0}}), listen_to(seen));
+  EXPECT_EQ(o.exit_code, 2);
+  EXPECT_EQ(o.line, "rank 0 failed: labels.idx: offset 8: label 12 is not below 10");
+  expect_all_gone(seen);
+}
+
 TEST_P(Launcher, KilledRankEndsTheJobAndIsNamedWithTheOperation) {
   Seen seen;
   const Outcome o = run(job(GetParam(), 3, {{"mode", "kill"}, {"rank", 2}}), listen_to(seen));
