@@ -45,8 +45,8 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   // $TUTTI_DATA is where data lies, not which.
   add(app, "data", c.data, "data set; `tutti data list` lists them")->envname("TUTTI_DATASET");
   add(app, "strategy", c.strategy,
-      "local | ring | allreduce | reduce-broadcast | ps-sync | ps-async | ps-ssp | hogwild | easgd | "
-      "local-sgd");
+      "local | ring | allreduce | reduce-broadcast | ps-sync | ps-async | ps-ssp | hybrid | hogwild | "
+      "easgd | local-sgd");
   add(app, "workers", c.workers, "processes that compute gradients");
   add(app, "steps", c.steps, "optimizer steps to train (instead of --epochs)")->check(at_least_one, "");
   add(app, "epochs", c.epochs, "passes over the data; default 1")->check(at_least_one, "");
@@ -64,7 +64,7 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add_switch(app, "scale-lr", c.scale_lr, "multiply the learning rate by the workers, after a warm-up");
   add(app, "warmup-steps", c.warmup_steps, "of --scale-lr; below 0: one epoch, at most a fifth of the run");
   add(app, "seed", c.seed, "of initial weights, shuffling and dropout")->check(not_negative, "");
-  add(app, "servers", c.servers, "processes that hold parameters, for ps-*; default 1")
+  add(app, "servers", c.servers, "processes that hold parameters, for ps-* and hybrid; default 1")
       ->check(at_least_one, "");
   add_switch(app, "colocate", c.colocate,
              "a server in each worker's process instead of processes of their own");
@@ -75,6 +75,9 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add_switch(app, "damp-stale", c.damp_stale,
              "divide the learning rate by a gradient's staleness (ps-async, ps-ssp)");
   add_switch(app, "local-aggregation", c.local_aggregation, "of ps-sync: one push for all workers of a host");
+  add(app, "partitions", c.partitions,
+      "that embedding tables are cut into: a number | auto (times a few early in the run); default one a "
+      "server");
   add(app, "sync-every", c.sync_every, "steps between meetings of easgd and local-sgd");
   add(app, "moving-rate", c.moving_rate, "of easgd, towards the centre and back; 0: 0.9 / workers");
   add(app, "pace", c.pace_ms, "milliseconds to wait instead of computing, to measure exchanges alone");

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -64,6 +66,7 @@ void validate(const TrainConfig& c) {
   require(c.moving_rate >= 0 && c.moving_rate < 1, "moving-rate", "between 0 (choose) and 1", c.moving_rate);
   require(c.pace_ms >= 0 && c.pace_ms <= 3.6e6, "pace", "between 0 and 3600000 ms", c.pace_ms);
   parse_slow(c);
+  parse_partitions(c);
   require(c.device == "cpu", "device", "cpu (this build trains on nothing else)", c.device);
   require(c.memory_format == "auto" || c.memory_format == "contiguous" || c.memory_format == "channels-last",
           "memory-format", "auto, contiguous or channels-last", c.memory_format);
@@ -80,6 +83,16 @@ Slow parse_slow(const TrainConfig& c) {
   require(whole && slow.rank >= 0 && slow.rank < c.workers && slow.factor >= 1 && slow.factor <= 1e6, "slow",
           fmt::format("RANK:FACTOR with a rank below {} and a factor of at least 1", c.workers), c.slow);
   return slow;
+}
+
+int parse_partitions(const TrainConfig& c) {
+  if (c.partitions.empty() || c.partitions == "auto") return std::max(1, c.servers);
+  int count = 0;
+  const char* end = c.partitions.data() + c.partitions.size();
+  const auto [at, error] = std::from_chars(c.partitions.data(), end, count);
+  require(error == std::errc() && at == end && count >= 1 && count <= 4096, "partitions",
+          "auto or between 1 and 4096", c.partitions);
+  return count;
 }
 
 std::string resolved_table(const TrainConfig& config) {

@@ -38,6 +38,7 @@ struct TrainConfig {
   int staleness = 3;        // ps-ssp
   bool damp_stale = false;  // ps-async, ps-ssp
   bool local_aggregation = false;
+  std::string partitions = "";  // of embedding tables: a number or auto; empty: one a server
   std::int64_t sync_every = 8;  // easgd, local-sgd
   double moving_rate = 0;       // easgd; 0: 0.9 / workers
 
@@ -65,10 +66,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainConfig, model, data, strate
                                                 batch, global_batch, optimizer, lr, momentum, beta1, beta2,
                                                 epsilon, weight_decay, scale_lr, warmup_steps, seed, servers,
                                                 colocate, server_role, backup_workers, staleness, damp_stale,
-                                                local_aggregation, sync_every, moving_rate, pace_ms, slow,
-                                                device, transport, algorithm, memory_format, bucket_bytes,
-                                                threads, timeout_s, no_evaluate, trace, checkpoint_every, out,
-                                                resume)
+                                                local_aggregation, partitions, sync_every, moving_rate,
+                                                pace_ms, slow, device, transport, algorithm, memory_format,
+                                                bucket_bytes, threads, timeout_s, no_evaluate, trace,
+                                                checkpoint_every, out, resume)
 
 // `slow` as numbers; factor 1 for everyone if it is empty. Throws ConfigError.
 struct Slow {
@@ -76,6 +77,9 @@ struct Slow {
   double factor = 1;
 };
 Slow parse_slow(const TrainConfig& config);
+
+// `partitions` as a number; what auto begins with. Throws ConfigError.
+int parse_partitions(const TrainConfig& config);
 
 // Checks what can be checked without data or model. Throws ConfigError that names the flag.
 void validate(const TrainConfig& config);

@@ -30,13 +30,4 @@ void decode(const ImageSet& set, std::span<const std::uint32_t> indices, const P
   }
 }
 
-void decode_range(const ImageSet& set, std::size_t first, std::size_t count, const PixelTable& table,
-                  std::span<float> pixels, std::span<std::int64_t> labels) {
-  check_room(set, count, pixels.size(), labels.size());
-  for (std::size_t i = 0; i < count; ++i) {
-    decode_one(set, first + i, table, pixels.data() + i * set.pixels_per_image());
-    labels[i] = set.label(first + i);
-  }
-}
-
 }  // namespace tutti::data

@@ -21,8 +21,4 @@ PixelTable normalising_table(float mean, float deviation);
 void decode(const ImageSet& set, std::span<const std::uint32_t> indices, const PixelTable& table,
             std::span<float> pixels, std::span<std::int64_t> labels);
 
-// The same for images first .. first + count - 1, in the order of the file: for evaluation.
-void decode_range(const ImageSet& set, std::size_t first, std::size_t count, const PixelTable& table,
-                  std::span<float> pixels, std::span<std::int64_t> labels);
-
 }  // namespace tutti::data

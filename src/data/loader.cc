@@ -8,27 +8,17 @@
 
 namespace tutti::data {
 
-Loader::Loader(std::size_t samples, std::size_t floats_per_sample, FillFn fill, const LoaderPlan& plan)
+Loader::Loader(const Samples& samples, const LoaderPlan& plan)
     : samples_(samples),
-      floats_per_sample_(floats_per_sample),
-      fill_(std::move(fill)),
       plan_(plan),
-      steps_per_epoch_(steps_per_epoch(samples, plan.batch, plan.workers)) {
-  TUTTI_CHECK(samples > 0 && plan.rank < plan.workers, "{} samples, rank {} of {}", samples, plan.rank,
-              plan.workers);
+      steps_per_epoch_(steps_per_epoch(samples.size(), plan.batch, plan.workers)) {
+  TUTTI_CHECK(samples.size() > 0 && plan.rank < plan.workers, "{} samples, rank {} of {}", samples.size(),
+              plan.rank, plan.workers);
   for (Slot& slot : slots_) {
-    slot.pixels = AlignedBuffer<float>(plan.batch * floats_per_sample);
-    slot.labels = AlignedBuffer<std::int64_t>(plan.batch);
+    for (const Field& field : samples.fields()) slot.fields.emplace_back(plan.batch * field.bytes());
   }
   thread_ = std::thread([this] { run(); });
 }
-
-Loader::Loader(const ImageSet& set, const PixelTable& table, const LoaderPlan& plan)
-    : Loader(
-          set.size(), set.pixels_per_image(),
-          [&set, table](std::span<const std::uint32_t> indices, std::span<float> pixels,
-                        std::span<std::int64_t> labels) { decode(set, indices, table, pixels, labels); },
-          plan) {}
 
 Loader::~Loader() {
   {
@@ -42,7 +32,7 @@ Loader::~Loader() {
 Batch Loader::next() {
   TUTTI_CHECK(has_next(), "no step after {}", plan_.end_step);
   std::unique_lock lock(mutex_);
-  released_ = taken_;
+  released_ = taken_ > 0 ? taken_ - 1 : 0;
   changed_.notify_all();
   changed_.wait(lock, [this] { return made_ > taken_ || failure_ != nullptr; });
   if (made_ == taken_) std::rethrow_exception(failure_);
@@ -82,15 +72,18 @@ void Loader::fill_slot(Slot& slot, std::uint64_t step) {
   const std::uint64_t epoch = step / steps_per_epoch_;
   const std::size_t step_in_epoch = step % steps_per_epoch_;
   if (order_.empty() || epoch != order_epoch_) {
-    order_ = epoch_order(plan_.seed, epoch, samples_);
+    order_ = epoch_order(plan_.seed, epoch, samples_.size());
     order_epoch_ = epoch;
   }
-  const Share share = share_of_step(samples_, plan_.batch, plan_.workers, plan_.rank, step_in_epoch);
-  const auto pixels = slot.pixels.span().first(share.count * floats_per_sample_);
-  const auto labels = slot.labels.span().first(share.count);
-  fill_(std::span(order_).subspan(share.first, share.count), pixels, labels);
-  const Share global = global_share(samples_, plan_.batch, plan_.workers, step_in_epoch);
-  slot.batch = {pixels, labels, share.count, global.count, step, epoch};
+  const std::size_t samples = samples_.size();
+  const Share share = share_of_step(samples, plan_.batch, plan_.workers, plan_.rank, step_in_epoch);
+  std::vector<std::span<std::byte>> into;
+  for (std::size_t f = 0; f < slot.fields.size(); ++f) {
+    into.push_back(slot.fields[f].span().first(share.count * samples_.fields()[f].bytes()));
+  }
+  samples_.decode(std::span(order_).subspan(share.first, share.count), into);
+  const Share global = global_share(samples, plan_.batch, plan_.workers, step_in_epoch);
+  slot.batch = {{into.begin(), into.end()}, share.count, global.count, step, epoch};
 }
 
 }  // namespace tutti::data

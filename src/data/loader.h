@@ -1,6 +1,6 @@
 // Batches for training, decoded ahead of their use by a thread of their own.
 //
-// The thread fills a ring of three buffers: one is in the caller's hands, two are full or being filled.
+// The thread fills a ring of four buffers: two are in the caller's hands, two are full or being filled.
 // Nothing is allocated once it runs, but for each epoch's order.
 #pragma once
 
@@ -9,22 +9,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
 
 #include "data/aligned_buffer.h"
-#include "data/decode.h"
-#include "data/image_set.h"
+#include "data/samples.h"
 
 namespace tutti::data {
 
 // One rank's part of one step. `count` may be zero in the last step of an epoch.
 struct Batch {
-  std::span<const float> pixels;  // count samples, one after another; begins on a cache line
-  std::span<const std::int64_t> labels;
+  std::vector<std::span<const std::byte>> fields;  // count samples, one after another; on cache lines
   std::size_t count = 0;
   std::size_t global_count = 0;  // of all ranks together
   std::uint64_t step = 0;        // from the beginning of the run
@@ -42,16 +39,11 @@ struct LoaderPlan {
   std::uint64_t end_step = 0;
 };
 
-// Decodes the samples at `indices`; called on the loader's thread. May throw.
-using FillFn = std::function<void(std::span<const std::uint32_t> indices, std::span<float> pixels,
-                                  std::span<std::int64_t> labels)>;
-
 // One thread calls it. Begins to read at once; its destructor waits for at most one batch to be decoded.
 class Loader {
  public:
-  Loader(std::size_t samples, std::size_t floats_per_sample, FillFn fill, const LoaderPlan& plan);
-  // `set` must outlive the loader.
-  Loader(const ImageSet& set, const PixelTable& table, const LoaderPlan& plan);
+  // `samples` outlives the loader.
+  Loader(const Samples& samples, const LoaderPlan& plan);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -59,16 +51,15 @@ class Loader {
   // False once next() has given the batch of step end_step - 1.
   bool has_next() const { return plan_.first_step + taken_ < plan_.end_step; }
 
-  // Blocks until the batch is there. It stays valid until the next call. Rethrows what the thread threw,
-  // after the batches that were good.
+  // Blocks until the batch is there. It stays valid until the second call after this one, so that a caller
+  // can look one step ahead. Rethrows what the thread threw, after the batches that were good.
   Batch next();
 
  private:
-  static constexpr std::size_t kSlots = 3;
+  static constexpr std::size_t kSlots = 4;
 
   struct Slot {
-    AlignedBuffer<float> pixels;
-    AlignedBuffer<std::int64_t> labels;
+    std::vector<AlignedBuffer<std::byte>> fields;
     Batch batch;
   };
 
@@ -76,9 +67,7 @@ class Loader {
   bool wait_for_room(std::uint64_t made);
   void fill_slot(Slot& slot, std::uint64_t step);
 
-  const std::size_t samples_;
-  const std::size_t floats_per_sample_;
-  const FillFn fill_;
+  const Samples& samples_;
   const LoaderPlan plan_;
   const std::size_t steps_per_epoch_;
 

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "data/idx_fixture.h"
+#include "data/image_samples.h"
 #include "data/sampler.h"
 
 namespace tutti::data {
@@ -16,19 +18,42 @@ namespace {
 using namespace fixture;
 
 // A sample's one pixel and its label are its index.
-void fill_indices(std::span<const std::uint32_t> indices, std::span<float> pixels,
-                  std::span<std::int64_t> labels) {
-  for (std::size_t i = 0; i < indices.size(); ++i) {
-    pixels[i] = static_cast<float>(indices[i]);
-    labels[i] = indices[i];
+class Indices : public Samples {
+ public:
+  explicit Indices(std::size_t size) : size_(size) {}
+  std::size_t size() const override { return size_; }
+  const std::vector<Field>& fields() const override { return fields_; }
+  void decode(std::span<const std::uint32_t> indices,
+              std::span<const std::span<std::byte>> into) const override {
+    before_fill();
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      as_numbers<float>(into[0])[i] = static_cast<float>(indices[i]);
+      as_numbers<std::int64_t>(into[1])[i] = indices[i];
+    }
+    after_fill();
   }
+  std::function<void()> before_fill = [] {};
+  std::function<void()> after_fill = [] {};
+
+ private:
+  std::size_t size_;
+  std::vector<Field> fields_ = image_fields(1, 1, 1, 10);
+};
+
+std::span<const float> pixels_of(const Batch& batch) {
+  return as_numbers<float>(batch.fields[0]);
+}
+std::span<const std::int64_t> labels_of(const Batch& batch) {
+  return as_numbers<std::int64_t>(batch.fields[1]);
 }
 
 class SmallImages : public ::testing::Test {
  protected:
-  SmallImages()
-      : set_(ImageSet::open(write(scratch_.path() / "images", images_idx(23)),
-                            write(scratch_.path() / "labels", labels_idx(23)), 10)) {}
+  SmallImages() : set_(open()) {}
+  ImageSet open() const {
+    return ImageSet::open(write(scratch_.path() / "images", images_idx(23)),
+                          write(scratch_.path() / "labels", labels_idx(23)), 10);
+  }
   ScratchFolder scratch_;
   ImageSet set_;
   PixelTable table_ = normalising_table(0.5F, 0.25F);
@@ -43,23 +68,10 @@ TEST_F(SmallImages, DecodeNormalisesPixels) {
   EXPECT_EQ(labels[0], 1);
 }
 
-TEST_F(SmallImages, RangesOfAllRanksCoverTheSetInOrder) {
-  std::vector<std::int64_t> all;
-  for (std::size_t rank = 0; rank < 3; ++rank) {
-    const Share share = share_of(set_.size(), 3, rank);
-    std::vector<float> pixels(share.count * 6);
-    std::vector<std::int64_t> labels(share.count);
-    decode_range(set_, share.first, share.count, table_, pixels, labels);
-    EXPECT_FLOAT_EQ(pixels[0], table_[share.first * 7]);
-    all.insert(all.end(), labels.begin(), labels.end());
-  }
-  ASSERT_EQ(all.size(), 23u);
-  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], static_cast<std::int64_t>(i % 10));
-}
-
 TEST_F(SmallImages, BatchesHoldTheSamplesOfTheOrder) {
   const LoaderPlan plan{.seed = 3, .batch = 4, .workers = 2, .rank = 1, .first_step = 0, .end_step = 7};
-  Loader loader(set_, table_, plan);
+  const ImageSamples samples(open(), 10, table_);
+  Loader loader(samples, plan);
   for (std::uint64_t step = 0; step < 7; ++step) {
     ASSERT_TRUE(loader.has_next());
     const Batch batch = loader.next();
@@ -69,13 +81,13 @@ TEST_F(SmallImages, BatchesHoldTheSamplesOfTheOrder) {
     EXPECT_EQ(batch.epoch, step / 3);
     EXPECT_EQ(batch.global_count, step % 3 == 2 ? 7u : 8u);
     ASSERT_EQ(batch.count, share.count);
-    ASSERT_EQ(batch.labels.size(), share.count);
-    ASSERT_EQ(batch.pixels.size(), share.count * 6);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(batch.pixels.data()) % 64, 0u);
+    ASSERT_EQ(labels_of(batch).size(), share.count);
+    ASSERT_EQ(pixels_of(batch).size(), share.count * 6);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(batch.fields[0].data()) % 64, 0u);
     for (std::size_t i = 0; i < share.count; ++i) {
       const std::size_t sample = order[share.first + i];
-      EXPECT_EQ(batch.labels[i], set_.label(sample));
-      EXPECT_EQ(batch.pixels[i * 6 + 2], table_[set_.pixels(sample)[2]]);
+      EXPECT_EQ(labels_of(batch)[i], set_.label(sample));
+      EXPECT_EQ(pixels_of(batch)[i * 6 + 2], table_[set_.pixels(sample)[2]]);
     }
   }
   EXPECT_FALSE(loader.has_next());
@@ -86,11 +98,12 @@ TEST(Loader, AllWorkersTogetherSeeEverySampleOnceAnEpoch) {
     std::map<std::int64_t, int> seen;
     const std::size_t steps = steps_per_epoch(101, 4, workers);
     for (std::size_t rank = 0; rank < workers; ++rank) {
+      const Indices samples(101);
       Loader loader(
-          101, 1, fill_indices,
+          samples,
           {.seed = 1, .batch = 4, .workers = workers, .rank = rank, .first_step = 0, .end_step = 2 * steps});
       while (loader.has_next()) {
-        for (const std::int64_t label : loader.next().labels) ++seen[label];
+        for (const std::int64_t label : labels_of(loader.next())) ++seen[label];
       }
     }
     EXPECT_EQ(seen.size(), 101u);
@@ -100,11 +113,12 @@ TEST(Loader, AllWorkersTogetherSeeEverySampleOnceAnEpoch) {
 
 TEST(Loader, ResumedAtAnyStepItGivesTheSameBatches) {
   const auto batches = [](std::uint64_t first) {
-    Loader loader(50, 1, fill_indices, {.seed = 9, .batch = 8, .first_step = first, .end_step = 20});
+    const Indices samples(50);
+    Loader loader(samples, {.seed = 9, .batch = 8, .first_step = first, .end_step = 20});
     std::map<std::uint64_t, std::vector<float>> all;
     while (loader.has_next()) {
       const Batch batch = loader.next();
-      all[batch.step] = {batch.pixels.begin(), batch.pixels.end()};
+      all[batch.step] = {pixels_of(batch).begin(), pixels_of(batch).end()};
     }
     return all;
   };
@@ -116,36 +130,38 @@ TEST(Loader, ResumedAtAnyStepItGivesTheSameBatches) {
 }
 
 TEST(Loader, AnEmptyPartIsAnEmptyBatch) {
-  Loader loader(9, 1, fill_indices,
-                {.seed = 0, .batch = 2, .workers = 4, .rank = 0, .first_step = 1, .end_step = 2});
+  const Indices samples(9);
+  Loader loader(samples, {.seed = 0, .batch = 2, .workers = 4, .rank = 0, .first_step = 1, .end_step = 2});
   const Batch batch = loader.next();
   EXPECT_EQ(batch.count, 0u);
   EXPECT_EQ(batch.global_count, 1u);
 }
 
-TEST(Loader, TheBatchInHandIsNotOverwrittenWhileTheThreadReadsAhead) {
+TEST(Loader, TheTwoBatchesInHandAreNotOverwrittenWhileTheThreadReadsAhead) {
   std::atomic<int> fills{0};
-  Loader loader(1000, 1,
-                [&](auto indices, auto pixels, auto labels) {
-                  fill_indices(indices, pixels, labels);
-                  ++fills;
-                  fills.notify_all();
-                },
-                {.seed = 4, .batch = 10, .first_step = 0, .end_step = 100});
+  Indices samples(1000);
+  samples.after_fill = [&] {
+    ++fills;
+    fills.notify_all();
+  };
+  Loader loader(samples, {.seed = 4, .batch = 10, .first_step = 0, .end_step = 100});
   const Batch batch = loader.next();
-  const std::vector<float> before(batch.pixels.begin(), batch.pixels.end());
-  for (int seen = fills; seen < 3; seen = fills) fills.wait(seen);
-  EXPECT_EQ(std::vector<float>(batch.pixels.begin(), batch.pixels.end()), before);
-  EXPECT_EQ(fills, 3) << "no more than two batches ahead";
+  const Batch ahead = loader.next();
+  const std::vector<float> before(pixels_of(batch).begin(), pixels_of(batch).end());
+  const std::vector<float> before_ahead(pixels_of(ahead).begin(), pixels_of(ahead).end());
+  for (int seen = fills; seen < 4; seen = fills) fills.wait(seen);
+  EXPECT_EQ(std::vector<float>(pixels_of(batch).begin(), pixels_of(batch).end()), before);
+  EXPECT_EQ(std::vector<float>(pixels_of(ahead).begin(), pixels_of(ahead).end()), before_ahead);
+  EXPECT_EQ(fills, 4) << "no more than two batches ahead";
 }
 
 TEST(Loader, RethrowsWhatTheThreadThrewAfterTheGoodBatches) {
   int calls = 0;
-  Loader loader(100, 1,
-                [&](auto...) {
-                  if (++calls == 3) throw DataError("disk on fire");
-                },
-                {.batch = 1, .first_step = 0, .end_step = 10});
+  Indices samples(100);
+  samples.before_fill = [&] {
+    if (++calls == 3) throw DataError("disk on fire");
+  };
+  Loader loader(samples, {.batch = 1, .first_step = 0, .end_step = 10});
   loader.next();
   loader.next();
   EXPECT_EQ(error_of<DataError>([&] { loader.next(); }), "disk on fire");
@@ -154,7 +170,8 @@ TEST(Loader, RethrowsWhatTheThreadThrewAfterTheGoodBatches) {
 
 TEST(Loader, CanBeDestroyedAtAnyMoment) {
   for (int taken = 0; taken < 5; ++taken) {
-    Loader loader(1000, 1, fill_indices, {.batch = 10, .first_step = 0, .end_step = 1'000'000});
+    const Indices samples(1000);
+    Loader loader(samples, {.batch = 10, .first_step = 0, .end_step = 1'000'000});
     for (int i = 0; i < taken; ++i) loader.next();
   }
 }

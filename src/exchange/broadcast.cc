@@ -17,9 +17,7 @@ void broadcast_from_first(collectives::Communicator& all, grad::Buckets& buckets
 
 void start_like_first(collectives::Communicator& all, grad::Buckets& buckets, Updater& updater,
                       bool with_state) {
-  std::vector<std::span<float>> parameters;
-  for (std::size_t b = 0; b < buckets.size(); ++b) parameters.push_back(buckets.parameters(b));
-  broadcast_from_first(all, buckets, parameters, "initial weights");
+  broadcast_from_first(all, buckets, buckets.all_parameters(), "initial weights");
   for (int s = 0; with_state && s < updater.slots(); ++s) {
     broadcast_from_first(all, buckets, updater.slot(s), "optimizer state");
   }

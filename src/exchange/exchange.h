@@ -8,6 +8,11 @@
 
 namespace tutti::exchange {
 
+class TableRows;
+
+// What follows when an exchange is finished: the end, or another exchange with the same servers.
+enum class Afterwards { nothing, another_session };
+
 // Of the step that finish_step() ended last.
 struct ExchangeTimes {
   Clock::duration busy{};     // gradients were on their way, seen or hidden
@@ -41,7 +46,10 @@ class Exchange {
 
   // All workers call it after their last step: on return everyone has the same parameters, and rank 0's
   // updater the optimizer's state.
-  virtual void finish() {}
+  virtual void finish(Afterwards) {}
+
+  // The embedding tables that are exchanged by rows; none where every gradient is dense.
+  virtual TableRows* rows() { return nullptr; }
 
   virtual ExchangeTimes times() const = 0;
 

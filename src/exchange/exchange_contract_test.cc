@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "exchange/strategy.h"
+#include "exchange/table_rows.h"
 #include "net/group.h"
 #include "net/inproc.h"
 
@@ -19,6 +20,16 @@ struct Net : torch::nn::Module {
   torch::nn::Linear b{register_module("b", torch::nn::Linear(9, 5))};
   torch::nn::Linear c{register_module("c", torch::nn::Linear(5, 3))};
   torch::Tensor forward(const torch::Tensor& x) { return c(torch::relu(b(torch::relu(a(x))))); }
+};
+
+// Reads one row of its table for each sample; the servers' half of hybrid.
+struct Reader : torch::nn::Module {
+  torch::nn::Embedding words{register_module("words", torch::nn::Embedding(40, 6))};
+  torch::nn::Linear a{register_module("a", torch::nn::Linear(6, 9))};
+  torch::nn::Embedding out{register_module("out", torch::nn::Embedding(40, 9))};
+  torch::Tensor forward(const torch::Tensor& in, const torch::Tensor& target) {
+    return (torch::tanh(a(words(in))) * out(target)).sum(1);
+  }
 };
 
 struct Case {
@@ -78,9 +89,11 @@ Trained train(const Case& c, int steps, optim::Kind kind) {
       model = std::make_shared<Net>();
     }
     grad::Buckets buckets(*model, kBucketBytes, [&](std::size_t bytes) { return all.allocate(bytes); });
-    Updater updater(buckets, optimizer);
+    const grad::Tables no_tables;
+    Updater updater(buckets, no_tables, optimizer);
     observe::Trace trace(false, everyone.rank());
-    const auto exchange = make_exchange(strategy, {buckets, updater, everyone, all, trace}, tuning);
+    const auto exchange =
+        make_exchange(strategy, {buckets, no_tables, updater, everyone, all, trace}, tuning);
     buckets.on_gradient([&](grad::ParamId id) { exchange->on_gradient(id); });
     exchange->start(0, false);
     for (int step = 1; step <= steps; ++step) {
@@ -92,7 +105,7 @@ Trained train(const Case& c, int steps, optim::Kind kind) {
       if (rank == 0) trained.losses.push_back(loss.item<double>());
       EXPECT_TRUE(strategy.apart || exchange->steps_done() == step);
     }
-    exchange->finish();
+    exchange->finish(Afterwards::nothing);
     trained.replicas[static_cast<std::size_t>(rank)] = flat(*model).clone();
   });
   return trained;
@@ -139,12 +152,105 @@ std::vector<Case> cases() {
       }
       all.push_back({"ps-sync", medium, workers, 2, false, ps::Role::mean});
       all.push_back({"ps-sync", medium, workers, 2, true, ps::Role::mean});
+      all.push_back({"hybrid", medium, workers, 1});
     }
   }
   return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ExchangeContract, ::testing::ValuesIn(cases()),
+                         [](const auto& p) { return name_of(p.param); });
+
+// Ten steps of the network with tables. Tables go by rows where `sparse`.
+Trained train_reader(const Case& c, bool sparse, optim::Kind kind) {
+  Trained trained;
+  trained.replicas.resize(static_cast<std::size_t>(c.workers));
+  std::mutex torch_seed;
+  const optim::Settings optimizer{.kind = kind, .lr = 0.05};
+  Tuning tuning = tuning_of(c, optimizer);
+  tuning.partitions = 3;
+  net::run_as_threads(c.medium, c.workers + c.servers, kPatience, [&](net::Transport& everyone) {
+    const int rank = to_int(everyone.rank());
+    if (rank >= c.workers) return (void)ps::serve(everyone, tuning.servers);
+    net::Group group(everyone, c.workers);
+    collectives::Communicator all(group);
+    std::vector<torch::Tensor> batches;
+    std::shared_ptr<Reader> model;
+    {
+      const std::scoped_lock lock(torch_seed);
+      torch::manual_seed(99);
+      for (int i = 0; i < 22; ++i) batches.push_back(torch::randint(40, {12}, torch::kInt64));
+      torch::manual_seed(static_cast<std::uint64_t>(7 + rank));
+      model = std::make_shared<Reader>();
+    }
+    const std::vector<std::string> names =
+        sparse ? grad::embedding_names(*model) : std::vector<std::string>{};
+    grad::Tables tables(*model, names);
+    grad::Buckets buckets(
+        *model, kBucketBytes, [&](std::size_t bytes) { return all.allocate(bytes); }, tables);
+    Updater updater(buckets, tables, optimizer);
+    observe::Trace trace(false, everyone.rank());
+    const auto exchange =
+        make_exchange(find_strategy(c.strategy), {buckets, tables, updater, everyone, all, trace}, tuning);
+    buckets.on_gradient([&](grad::ParamId id) { exchange->on_gradient(id); });
+    tables.on_gradient([&](std::size_t table) { exchange->rows()->on_gradient(table); });
+    exchange->start(0, false);
+    const auto mine = [&](int i) { return batches[static_cast<std::size_t>(i)].chunk(c.workers)[rank]; };
+    for (int step = 1; step <= 10; ++step) {
+      updater.begin_step(step, 0.05);
+      const auto in = mine(2 * step - 2);
+      const auto loss = (model->forward(in, mine(2 * step - 1)) - 1).square().mean();
+      loss.backward();
+      if (auto* rows = exchange->rows()) {
+        for (const int table : {0, 1}) {
+          const auto next = mine(2 * step + table).contiguous();
+          rows->expect(static_cast<std::size_t>(table),
+                       {next.data_ptr<std::int64_t>(), static_cast<std::size_t>(next.numel())});
+        }
+      }
+      exchange->finish_step();
+      if (rank == 0) trained.losses.push_back(loss.item<double>());
+    }
+    exchange->finish(Afterwards::nothing);
+    if (sparse) {
+      for (const double d : exchange->rows()->take_densities()) EXPECT_LT(d, 12.5 / 40 / c.workers);
+    }
+    trained.replicas[static_cast<std::size_t>(rank)] = flat(*model).clone();
+  });
+  return trained;
+}
+
+class SparseExchange : public ::testing::TestWithParam<Case> {};
+
+// Rules that leave a row alone which has no gradient are the same for rows and for whole tables.
+TEST_P(SparseExchange, RowsMakeTheStepsThatWholeTablesByAllReduceMake) {
+  for (const auto kind : {optim::Kind::sgd, optim::Kind::adagrad}) {
+    const auto rows = train_reader(GetParam(), true, kind);
+    const auto whole = train_reader({"allreduce", net::Medium::memory, GetParam().workers}, false, kind);
+    for (std::size_t i = 0; i < whole.losses.size(); ++i) {
+      EXPECT_NEAR(rows.losses[i], whole.losses[i], 1e-5) << "step " << i;
+    }
+    for (const auto& r : rows.replicas) {
+      EXPECT_TRUE(torch::equal(r, rows.replicas[0]));
+      EXPECT_TRUE(torch::allclose(r, whole.replicas[0], 1e-4, 1e-5));
+    }
+  }
+}
+
+std::vector<Case> sparse_cases() {
+  std::vector<Case> all;
+  for (const auto medium : {net::Medium::memory, net::Medium::sockets}) {
+    for (const int workers : {2, 3, 4}) {
+      for (const int servers : {1, 2}) {
+        for (const char* strategy : {"hybrid", "ps-sync"})
+          all.push_back({strategy, medium, workers, servers});
+      }
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SparseExchange, ::testing::ValuesIn(sparse_cases()),
                          [](const auto& p) { return name_of(p.param); });
 
 // Exchanges that promise less than one process alone would do: they learn, and in the end all replicas are
@@ -178,9 +284,11 @@ TEST(Exchange, RankThatDiesInMidStepEndsFinishStepOfTheOthers) {
     Net model;
     grad::Buckets buckets(model, kBucketBytes, [&](std::size_t bytes) { return all.allocate(bytes); });
     if (t.rank() == Rank{1}) return;
-    Updater updater(buckets, {});
+    const grad::Tables no_tables;
+    Updater updater(buckets, no_tables, {});
     observe::Trace trace(false, t.rank());
-    const auto exchange = make_exchange(find_strategy("allreduce"), {buckets, updater, t, all, trace}, {});
+    const auto exchange =
+        make_exchange(find_strategy("allreduce"), {buckets, no_tables, updater, t, all, trace}, {});
     updater.begin_step(17, 0.1);
     try {
       exchange->finish_step();

@@ -21,7 +21,7 @@ class Hogwild final : public Exchange {
   void on_gradient(grad::ParamId) override {}
   void finish_step() override;
   std::int64_t steps_done() const override { return steps_; }
-  void finish() override { all_.barrier("the end"); }
+  void finish(Afterwards /*afterwards*/) override { all_.barrier("the end"); }
   ExchangeTimes times() const override { return {}; }
   std::uint64_t bytes_sent() const override { return 0; }
 

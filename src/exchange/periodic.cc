@@ -35,7 +35,7 @@ void Periodic::finish_step() {
   if (++steps_ % every_ == 0) at_every_bucket([this](auto... bucket) { meet(bucket...); });
 }
 
-void Periodic::finish() {
+void Periodic::finish(Afterwards /*afterwards*/) {
   at_every_bucket([this](auto... bucket) { agree(bucket...); });
 }
 

@@ -28,7 +28,7 @@ class Periodic : public Exchange {
   void on_gradient(grad::ParamId) override {}
   void finish_step() override;
   std::int64_t steps_done() const override { return steps_; }
-  void finish() override;
+  void finish(Afterwards afterwards) override;
   ExchangeTimes times() const override { return times_; }
   std::uint64_t bytes_sent() const override { return bytes_sent_; }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "exchange/broadcast.h"
 
 namespace tutti::exchange {
@@ -17,67 +18,73 @@ std::vector<ps::ClientBucket> client_buckets(grad::Buckets& buckets, bool into_g
   return list;
 }
 
-nlohmann::json describe_model(grad::Buckets& buckets) {
-  std::vector<std::span<float>> flat;
-  for (std::size_t b = 0; b < buckets.size(); ++b) flat.push_back(buckets.parameters(b));
-  auto model = nlohmann::json::array();
-  for (const auto& [name, tensor] : buckets.named_views(flat)) {
-    model.push_back({name, tensor.sizes().vec(), name_of(DType::f32)});
+ps::Contents contents_of(const Parts& parts, const Tuning& tuning) {
+  ps::Contents c{
+      .piece_bytes = tuning.piece_bytes, .tables = shapes_of(parts.tables), .partitions = tuning.partitions};
+  const auto flat = parts.buckets.all_parameters();
+  for (const auto& bucket : flat) c.buckets.push_back(bucket.size());
+  for (const auto& [name, tensor] : parts.buckets.named_views(flat)) {
+    c.model.push_back({name, tensor.sizes().vec(), name_of(DType::f32)});
   }
-  return model;
+  return c;
 }
 
 }  // namespace
 
-Servers::Servers(grad::Buckets& buckets, Updater& updater, net::Transport& everyone,
-                 collectives::Communicator& workers, const ps::ServerOptions& options,
-                 std::size_t piece_bytes, observe::Trace& trace)
-    : buckets_(buckets),
-      updater_(updater),
-      workers_(workers),
-      options_(options),
-      trace_(trace),
-      countdown_(buckets),
-      pushed_(buckets.size()),
-      client_(everyone, options, client_buckets(buckets, !servers_update()), describe_model(buckets),
-              piece_bytes) {}
+Servers::Servers(const Parts& parts, const Tuning& tuning)
+    : parts_(parts),
+      options_(tuning.servers),
+      countdown_(parts.buckets),
+      pushed_(parts.buckets.size()),
+      client_(parts.everyone, tuning.servers, contents_of(parts, tuning),
+              client_buckets(parts.buckets, !servers_update()), client_tables(parts.tables)),
+      rows_(parts.tables, parts.updater, client_) {}
 
 std::int64_t Servers::versions_a_step() const {
   return options_.policy.consistency == ps::Consistency::sync ? 1 : options_.workers;
 }
 
 void Servers::start(std::int64_t step, bool with_state) {
+  auto& workers = parts_.workers;
   if (!servers_update()) {
     steps_before_ = step;
-    return start_like_first(workers_, buckets_, updater_, with_state);
+    return start_like_first(workers, parts_.buckets, parts_.updater, with_state);
   }
-  const bool first = workers_.rank() == Rank{0};
-  if (first) client_.start(step * versions_a_step(), with_state ? updater_.state() : Updater::State{});
-  workers_.barrier("initial weights");
-  if (!first) client_.pull();
-  workers_.barrier("initial weights");
+  const bool first = workers.rank() == Rank{0};
+  if (first) {
+    client_.start(step * versions_a_step(), with_state ? parts_.updater.state() : Updater::State{});
+  }
+  workers.barrier("initial weights");
+  if (!first) pull_all();
+  workers.barrier("initial weights");
+}
+
+void Servers::pull_all() {
+  client_.pull();
+  rows_.fetch_all();
 }
 
 void Servers::push(std::size_t bucket) {
   pushed_[bucket] = true;
-  client_.push(bucket, updater_.lr());
+  client_.push(bucket, parts_.updater.lr());
 }
 
 void Servers::on_gradient(grad::ParamId id) {
-  if (countdown_.arrived(id)) push(buckets_.bucket_of(id));
+  if (countdown_.arrived(id)) push(parts_.buckets.bucket_of(id));
 }
 
 void Servers::finish_step() {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+  for (std::size_t b = 0; b < parts_.buckets.size(); ++b) {
     if (!pushed_[b]) push(b);
   }
   const auto begin = Clock::now();
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+  if (parts_.tables.size() > 0) rows_.finish_step();
+  for (std::size_t b = 0; b < parts_.buckets.size(); ++b) {
     client_.wait(b);
-    if (!servers_update()) updater_.apply(b);
+    if (!servers_update()) parts_.updater.apply(b);
   }
   const auto end = Clock::now();
-  trace_.add(observe::Lane::waiting, "servers", begin, end);
+  parts_.trace.add(observe::Lane::waiting, "servers", begin, end);
   times_ = {.busy = client_.take_busy_time(), .exposed = end - begin};
   countdown_.reset();
   pushed_.assign(pushed_.size(), false);
@@ -89,77 +96,75 @@ std::int64_t Servers::steps_done() const {
 
 void Servers::fetch_state() {
   if (!servers_update()) return;
-  client_.pull();  // where others have gone on meanwhile, parameters and state belong together as nearly as
-                   // can be
-  client_.fetch_state(updater_.state());
+  pull_all();  // where others have gone on meanwhile, parameters and state belong together as nearly as can
+               // be
+  client_.fetch_state(parts_.updater.state());
 }
 
-void Servers::finish() {
+void Servers::finish(Afterwards afterwards) {
   client_.leave();
-  workers_.barrier("the end");
-  if (servers_update()) client_.pull();
-  if (workers_.rank() == Rank{0}) fetch_state();
-  workers_.barrier("the end");  // what the servers tell next is all of it
-  reports_ = client_.say_goodbye();
+  parts_.workers.barrier("the end");
+  if (servers_update()) pull_all();
+  if (parts_.workers.rank() == Rank{0}) fetch_state();
+  parts_.workers.barrier("the end");  // what the servers tell next is all of it
+  reports_ = client_.say_goodbye(afterwards == Afterwards::another_session);
 }
 
 nlohmann::json Servers::report() const {
   return combine_reports(reports_);
 }
 
-AggregatedServers::AggregatedServers(grad::Buckets& buckets, Updater& updater, net::Transport& everyone,
-                                     collectives::Communicator& workers, const ps::ServerOptions& options,
-                                     std::size_t piece_bytes, observe::Trace& trace)
-    : buckets_(buckets),
-      updater_(updater),
-      workers_(workers),
-      options_(options),
+AggregatedServers::AggregatedServers(const Parts& parts, const Tuning& tuning)
+    : parts_(parts),
+      options_(tuning.servers),
       inner_(
-          buckets, updater, workers,
+          parts.buckets, parts.updater, parts.workers,
           [this](collectives::Communicator&, collectives::Buffer buffer, std::string_view label) {
             push_and_pull(buffer, label);
           },
-          trace, [this](std::size_t bucket) { apply(bucket); }) {
-  if (workers.rank() == Rank{0}) {
-    client_.emplace(everyone, options, client_buckets(buckets, true), describe_model(buckets), piece_bytes);
+          parts.trace, [this](std::size_t bucket) { apply(bucket); }) {
+  TUTTI_CHECK(parts.tables.size() == 0, "a host's workers do not add up rows");
+  if (parts.workers.rank() == Rank{0}) {
+    client_.emplace(parts.everyone, options_, contents_of(parts, tuning),
+                    client_buckets(parts.buckets, true));
   }
 }
 
 void AggregatedServers::start(std::int64_t step, bool with_state) {
   if (client_ && servers_update()) {
-    client_->start(step, with_state ? updater_.state() : Updater::State{});
-    buckets_.zero_gradients();
+    client_->start(step, with_state ? parts_.updater.state() : Updater::State{});
+    parts_.buckets.zero_gradients();
   }
   inner_.start(step, with_state && !servers_update());
 }
 
 void AggregatedServers::push_and_pull(collectives::Buffer buffer, std::string_view label) {
-  workers_.reduce(buffer, collectives::ReduceOp::average, Rank{0}, label);
+  parts_.workers.reduce(buffer, collectives::ReduceOp::average, Rank{0}, label);
   if (client_) {
-    client_->push(next_, updater_.lr());
+    client_->push(next_, parts_.updater.lr());
     client_->wait(next_);
   }
-  next_ = (next_ + 1) % buckets_.size();  // they come in order
-  workers_.broadcast(buffer, Rank{0}, label);
+  next_ = (next_ + 1) % parts_.buckets.size();  // they come in order
+  parts_.workers.broadcast(buffer, Rank{0}, label);
 }
 
 void AggregatedServers::apply(std::size_t bucket) {
-  if (!servers_update()) return updater_.apply(bucket);
-  std::ranges::copy(buckets_.gradients(bucket), buckets_.parameters(bucket).begin());
-  std::ranges::fill(buckets_.gradients(bucket), 0.0F);
+  if (!servers_update()) return parts_.updater.apply(bucket);
+  std::ranges::copy(parts_.buckets.gradients(bucket), parts_.buckets.parameters(bucket).begin());
+  std::ranges::fill(parts_.buckets.gradients(bucket), 0.0F);
 }
 
 void AggregatedServers::fetch_state() {
-  if (client_ && servers_update()) client_->fetch_state(updater_.state());
+  if (client_ && servers_update()) client_->fetch_state(parts_.updater.state());
 }
 
-void AggregatedServers::finish() {
+void AggregatedServers::finish(Afterwards afterwards) {
   if (client_) {
     client_->leave();
     fetch_state();
-    reports_ = client_->say_goodbye();
+    reports_ = client_->say_goodbye(afterwards == Afterwards::another_session);
   }
-  workers_.barrier("the end");
+  parts_.workers.barrier("the end");
 }
 
 std::uint64_t AggregatedServers::bytes_sent() const {

@@ -5,15 +5,16 @@
 //   bucket 0:             [push][update at the servers][pull]
 //   bucket 1:                                 [push][update][pull]
 //   finish_step:                                                   [waits for the rest]
+//
+// Embedding tables go by rows.
 #pragma once
 
 #include "collectives/communicator.h"
 #include "exchange/exchange.h"
 #include "exchange/overlapped.h"
-#include "exchange/updater.h"
+#include "exchange/strategy.h"
+#include "exchange/table_rows.h"
 #include "grad/countdown.h"
-#include "observe/trace.h"
-#include "ps/client.h"
 
 namespace tutti::exchange {
 
@@ -23,21 +24,19 @@ nlohmann::json combine_reports(const std::vector<ps::ServerReport>& reports);
 
 class Servers final : public Exchange {
  public:
-  // `everyone` are workers and servers, `workers` the workers alone. All arguments outlive the exchange.
-  // Introduces itself to the servers.
-  Servers(grad::Buckets& buckets, Updater& updater, net::Transport& everyone,
-          collectives::Communicator& workers, const ps::ServerOptions& options, std::size_t piece_bytes,
-          observe::Trace& trace);
+  // Introduces itself to the servers. What `parts` and `tuning` refer to outlives the exchange.
+  Servers(const Parts& parts, const Tuning& tuning);
 
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId id) override;
   void finish_step() override;
   std::int64_t steps_done() const override;
   void fetch_state() override;
-  void finish() override;
+  void finish(Afterwards afterwards) override;
   ExchangeTimes times() const override { return times_; }
   std::uint64_t bytes_sent() const override { return client_.bytes_sent(); }
   nlohmann::json report() const override;
+  TableRows* rows() override { return parts_.tables.size() > 0 ? &rows_ : nullptr; }
 
  private:
   void push(std::size_t bucket);
@@ -45,34 +44,32 @@ class Servers final : public Exchange {
   // Versions of a piece that make a step of the model.
   std::int64_t versions_a_step() const;
 
-  grad::Buckets& buckets_;
-  Updater& updater_;
-  collectives::Communicator& workers_;
+  void pull_all();
+
+  const Parts parts_;
   const ps::ServerOptions& options_;
-  observe::Trace& trace_;
   grad::Countdown countdown_;
   std::vector<bool> pushed_;
   std::int64_t steps_before_ = 0;  // servers that only average count from the start of this run
   ExchangeTimes times_;
   std::vector<ps::ServerReport> reports_;
   ps::Client client_;
+  TableRows rows_;
 };
 
 // The same where the workers of a host first form the mean of their gradients in its shared memory: rank 0
 // pushes one gradient for all, and what it pulls goes to all. Synchronous.
 class AggregatedServers final : public Exchange {
  public:
-  // As above; `options` know one worker.
-  AggregatedServers(grad::Buckets& buckets, Updater& updater, net::Transport& everyone,
-                    collectives::Communicator& workers, const ps::ServerOptions& options,
-                    std::size_t piece_bytes, observe::Trace& trace);
+  // As above; the servers' options know one worker, and there are no tables.
+  AggregatedServers(const Parts& parts, const Tuning& tuning);
 
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId id) override { inner_.on_gradient(id); }
   void finish_step() override { inner_.finish_step(); }
   std::int64_t steps_done() const override { return inner_.steps_done(); }
   void fetch_state() override;
-  void finish() override;
+  void finish(Afterwards afterwards) override;
   ExchangeTimes times() const override { return inner_.times(); }
   std::uint64_t bytes_sent() const override;
   nlohmann::json report() const override { return combine_reports(reports_); }
@@ -82,9 +79,7 @@ class AggregatedServers final : public Exchange {
   void apply(std::size_t bucket);
   bool servers_update() const { return options_.role == ps::Role::update; }
 
-  grad::Buckets& buckets_;
-  Updater& updater_;
-  collectives::Communicator& workers_;
+  const Parts parts_;
   const ps::ServerOptions& options_;
   std::optional<ps::Client> client_;  // rank 0's
   std::size_t next_ = 0;              // bucket; the communication thread's

@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "exchange/hogwild.h"
+#include "exchange/hybrid.h"
 #include "exchange/local.h"
 #include "exchange/overlapped.h"
 #include "exchange/periodic.h"
@@ -34,6 +35,10 @@ constexpr Strategy kStrategies[] = {
      .summary = "parameter servers; nobody runs more than --staleness steps ahead",
      .servers = ps::Consistency::ssp,
      .apart = true},
+    {.name = "hybrid",
+     .summary = "dense gradients by all-reduce, embedding rows by servers",
+     .servers = ps::Consistency::sync,
+     .hybrid = true},
     {.name = "hogwild", .summary = "shared parameters, no locks; one host", .apart = true},
     {.name = "easgd",
      .summary = "elastic averaging around a centre every --sync-every steps",
@@ -65,16 +70,15 @@ std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std
   return collectives::Algorithm::ring;
 }
 
+bool takes_rows(const Strategy& strategy, const Tuning& tuning) {
+  return strategy.servers && !tuning.local_aggregation && tuning.servers.role == ps::Role::update;
+}
+
 std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& p, const Tuning& tuning) {
   if (strategy.one_worker_only) return std::make_unique<Local>(p.buckets, p.updater);
-  if (strategy.servers && tuning.local_aggregation) {
-    return std::make_unique<AggregatedServers>(p.buckets, p.updater, p.everyone, p.workers, tuning.servers,
-                                               tuning.piece_bytes, p.trace);
-  }
-  if (strategy.servers) {
-    return std::make_unique<Servers>(p.buckets, p.updater, p.everyone, p.workers, tuning.servers,
-                                     tuning.piece_bytes, p.trace);
-  }
+  if (strategy.hybrid) return std::make_unique<Hybrid>(p, tuning);
+  if (strategy.servers && tuning.local_aggregation) return std::make_unique<AggregatedServers>(p, tuning);
+  if (strategy.servers) return std::make_unique<Servers>(p, tuning);
   if (strategy.name == "hogwild")
     return std::make_unique<Hogwild>(p.buckets, p.updater, p.everyone, p.workers);
   if (strategy.name == "local-sgd") {
@@ -91,7 +95,7 @@ std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& p
 
 std::string describe(const Strategy& strategy, const collectives::Communicator& workers, const Tuning& tuning,
                      std::uint64_t bucket_bytes) {
-  if (strategy.servers) {
+  if (strategy.servers && !strategy.hybrid) {
     const auto& s = tuning.servers;
     return fmt::format("{} server{} that {}{}{}", s.servers, s.servers == 1 ? "" : "s",
                        s.role == ps::Role::update ? "update" : "only average",
@@ -106,6 +110,8 @@ std::string describe(const Strategy& strategy, const collectives::Communicator& 
   };
   if (strategy.name == "reduce-broadcast")
     return say(Operation::reduce) + ", then " + say(Operation::broadcast);
+  if (strategy.hybrid)
+    return fmt::format("{}; rows by {} servers", say(Operation::all_reduce), tuning.servers.servers);
   return say(Operation::all_reduce);
 }
 

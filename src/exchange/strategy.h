@@ -22,6 +22,7 @@ struct Strategy {
   std::optional<ps::Consistency> servers = std::nullopt;  // has parameter servers, which keep this rule
   bool apart = false;   // workers do not keep step: each is somewhere else in the run
   bool drifts = false;  // replicas differ between meetings
+  bool hybrid = false;  // only embedding tables go to the servers
 };
 
 std::span<const Strategy> all_strategies();
@@ -36,6 +37,7 @@ std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std
 // What the exchange works with. All of it outlives the exchange.
 struct Parts {
   grad::Buckets& buckets;
+  const grad::Tables& tables;  // beside the buckets; only where the strategy takes rows
   Updater& updater;
   net::Transport& everyone;            // workers, then servers
   collectives::Communicator& workers;  // the workers alone
@@ -46,10 +48,14 @@ struct Parts {
 struct Tuning {
   ps::ServerOptions servers = {};     // ps-*
   std::size_t piece_bytes = 1 << 20;  // ps-*
+  int partitions = 1;                 // ps-*, hybrid: of each embedding table
   bool local_aggregation = false;     // ps-sync
   std::int64_t sync_every = 8;        // local-sgd, easgd: steps between meetings
   double moving_rate = 0.1;           // easgd
 };
+
+// Whether embedding tables may travel as rows.
+bool takes_rows(const Strategy& strategy, const Tuning& tuning);
 
 std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& parts, const Tuning& tuning);
 

@@ -4,8 +4,9 @@
 
 namespace tutti::exchange {
 
-Updater::Updater(grad::Buckets& buckets, const optim::Settings& settings)
+Updater::Updater(grad::Buckets& buckets, const grad::Tables& tables, const optim::Settings& settings)
     : buckets_(buckets),
+      tables_(tables),
       settings_(settings),
       state_(static_cast<std::size_t>(optim::state_slots(settings.kind))) {
   for (auto& slot : state_) {
@@ -32,9 +33,16 @@ std::vector<std::span<float>> Updater::slot(int slot) {
   return flat;
 }
 
+std::vector<std::span<float>> Updater::table_slot(int slot) {
+  table_state_.resize(state_.size());
+  auto& tables = table_state_[static_cast<std::size_t>(slot)];
+  for (std::size_t t = tables.size(); t < tables_.size(); ++t) tables.emplace_back(tables_.values(t).size());
+  return {tables.begin(), tables.end()};
+}
+
 Updater::State Updater::state() {
   State all;
-  for (int s = 0; s < slots(); ++s) all.push_back(slot(s));
+  for (int s = 0; s < slots(); ++s) all.push_back({slot(s), table_slot(s)});
   return all;
 }
 

@@ -1,31 +1,15 @@
 #include "grad/buckets.h"
 
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
-
 #include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
+#include "grad/after_accumulation.h"
 
 namespace tutti::grad {
 namespace {
 
 constexpr std::size_t kLine = 64 / sizeof(float);
-
-// Runs after a gradient has been accumulated into .grad: from then on it is final.
-class AfterAccumulation final : public torch::autograd::FunctionPostHook {
- public:
-  explicit AfterAccumulation(std::function<void()> hook) : hook_(std::move(hook)) {}
-  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
-                                            const torch::autograd::variable_list&) override {
-    hook_();
-    return outputs;
-  }
-
- private:
-  std::function<void()> hook_;
-};
 
 }  // namespace
 
@@ -41,9 +25,11 @@ std::vector<BucketLayout> plan_buckets(std::span<const std::size_t> parameter_co
   return buckets;
 }
 
-Buckets::Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allocate& allocate_gradients) {
+Buckets::Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allocate& allocate_gradients,
+                 const Tables& without) {
   std::vector<std::size_t> counts;
   for (const auto& item : module.named_parameters()) {
+    if (without.contains(item.key())) continue;
     TUTTI_CHECK(item.value().scalar_type() == torch::kFloat32 && item.value().device().is_cpu(), "{}",
                 item.key());
     names_.push_back(item.key());
@@ -77,6 +63,10 @@ torch::Tensor Buckets::view(std::span<float> flat, const Slice& s) const {
   return torch::from_blob(flat.data() + s.first, like.sizes(), like.strides(), torch::kFloat32);
 }
 
+std::vector<std::span<float>> Buckets::all_parameters() const {
+  return parameters_;
+}
+
 void Buckets::zero_gradients() {
   for (const auto& g : gradients_) std::ranges::fill(g, 0.0F);
 }
@@ -95,9 +85,7 @@ void Buckets::on_gradient(std::function<void(ParamId)> hook) {
   const auto shared = std::make_shared<std::function<void(ParamId)>>(std::move(hook));
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const ParamId id{static_cast<int>(i)};
-    auto accumulator = torch::autograd::impl::grad_accumulator(tensors_[i]);
-    accumulator->add_post_hook(std::make_unique<AfterAccumulation>([shared, id] { (*shared)(id); }));
-    accumulators_.push_back(std::move(accumulator));
+    accumulators_.push_back(call_after_accumulation(tensors_[i], [shared, id] { (*shared)(id); }));
   }
 }
 

@@ -16,9 +16,11 @@
 #include <string>
 #include <vector>
 
+#include "grad/tables.h"
+
 namespace tutti::grad {
 
-// Index into the module's parameters, in their own order.
+// Index into the parameters in buckets, in the module's order.
 enum class ParamId : int {};
 constexpr int to_int(ParamId id) {
   return static_cast<int>(id);
@@ -45,9 +47,10 @@ class Buckets {
   // Where a bucket's gradients shall live: given bytes, returns zeroed memory that outlives the Buckets.
   using Allocate = std::function<std::span<std::byte>(std::size_t)>;
 
-  // Moves the module's parameters (float32, on the CPU) into buckets and makes their gradients views. The
-  // module outlives the Buckets.
-  Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allocate& allocate_gradients);
+  // Moves the module's parameters (float32, on the CPU) into buckets and makes their gradients views; those
+  // of `without` stay where they are. The module outlives the Buckets.
+  Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allocate& allocate_gradients,
+          const Tables& without = {});
 
   std::size_t size() const { return layouts_.size(); }
   const BucketLayout& layout(std::size_t bucket) const { return layouts_[bucket]; }
@@ -56,6 +59,7 @@ class Buckets {
 
   std::span<float> parameters(std::size_t bucket) { return parameters_[bucket]; }
   std::span<float> gradients(std::size_t bucket) { return gradients_[bucket]; }
+  std::vector<std::span<float>> all_parameters() const;  // by bucket
   void zero_gradients();
 
   // The bucket's parameters live at `place` from now on, as long as the Buckets. With `keep` they take their

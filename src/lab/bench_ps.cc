@@ -51,8 +51,11 @@ class Worker {
       : workers_(workers),
         parameters_(bytes / sizeof(float)),
         gradients_(as_floats(workers.allocate(bytes))),
-        client_(everyone, options, {{parameters_, gradients_, parameters_}},
-                {{"benchmark", {parameters_.size()}, "float32"}}, piece_bytes) {
+        client_(everyone, options,
+                {.model = {{"benchmark", {parameters_.size()}, "float32"}},
+                 .buckets = {parameters_.size()},
+                 .piece_bytes = piece_bytes},
+                {{parameters_, gradients_, parameters_}}) {
     if (workers_.rank() == Rank{0}) client_.start(0, {});
     workers_.barrier("benchmark");
     client_.pull();
@@ -118,15 +121,13 @@ class Worker {
 // A worker whose steps touch a few rows of one table: the same on every worker, so that their mean is known.
 class RowWorker {
  public:
-  RowWorker(net::Transport& everyone, collectives::Communicator& workers, const ps::ServerOptions& options)
+  RowWorker(net::Transport& everyone, collectives::Communicator& workers, const ps::ServerOptions& options,
+            const BenchPsSpec& spec)
       : workers_(workers),
-        shape_(options.tables[0]),
+        shape_{"table", spec.table_rows, spec.table_width},
         table_(shape_.rows * shape_.width),
         touched_(shape_.rows),
-        dense_(static_cast<std::size_t>(options.servers)),
-        dense_gradients_(as_floats(workers.allocate(dense_.size() * sizeof(float)))),
-        client_(everyone, options, {{dense_, dense_gradients_, dense_}},
-                {{"one a server", {dense_.size()}, "float32"}}, 1 << 20, {{table_}}) {
+        client_(everyone, options, {.tables = {shape_}, .partitions = spec.partitions}, {}, {{table_}}) {
     if (workers_.rank() == Rank{0}) client_.start(0, {});
     workers_.barrier("benchmark");
   }
@@ -198,11 +199,9 @@ class RowWorker {
   }
 
   collectives::Communicator& workers_;
-  const ps::TableShape& shape_;
+  const ps::TableShape shape_;
   std::vector<float> table_;
   std::vector<int> touched_;  // steps, by row
-  std::vector<float> dense_;  // a model has some
-  std::span<float> dense_gradients_;
   ps::Client client_;
   std::uint64_t step_ = 1;
   std::uint64_t bytes_a_step_ = 0;
@@ -249,19 +248,12 @@ void add_rows(nlohmann::json& rows, Worker& worker, const BenchPsSpec& spec, std
 
 constexpr int kTableIterations = 15;
 
-ps::ServerOptions table_options_of(const BenchPsSpec& spec) {
-  auto options = options_of(spec);
-  options.tables = {{"table", spec.table_rows, spec.table_width}};
-  options.partitions = spec.partitions;
-  return options;
-}
-
 void add_table_rows(nlohmann::json& rows, net::Transport& everyone, collectives::Communicator& workers,
                     const BenchPsSpec& spec) {
   const std::uint64_t bytes = spec.table_rows * spec.table_width * sizeof(float);
   const int iterations = spec.iterations > 0 ? spec.iterations : kTableIterations;
+  const auto options = options_of(spec);
   {
-    const auto options = options_of(spec);
     Worker whole(everyone, workers, options, bytes, spec.piece_bytes);
     const auto step = [&] { whole.push(ps::Answering::whole); };
     whole.median(1, step);
@@ -270,10 +262,9 @@ void add_table_rows(nlohmann::json& rows, net::Transport& everyone, collectives:
     whole.finish();
     rows.push_back(row_of(spec, "dense table", bytes, seconds, iterations));
   }
-  const auto options = table_options_of(spec);
   const auto touched =
       std::max<std::size_t>(1, static_cast<std::size_t>(static_cast<double>(spec.table_rows) * spec.touch));
-  RowWorker few(everyone, workers, options);
+  RowWorker few(everyone, workers, options, spec);
   few.median(kWarmUp, touched);
   const double seconds = few.median(iterations, touched);
   few.verify();
@@ -289,11 +280,8 @@ void add_table_rows(nlohmann::json& rows, net::Transport& everyone, collectives:
 nlohmann::json bench_ps(net::Transport& everyone, const BenchPsSpec& spec) {
   const auto options = options_of(spec);
   if (to_int(everyone.rank()) >= spec.workers) {
-    for (std::size_t i = 0; i < spec.sizes.size(); ++i) ps::serve(everyone, options);
-    if (spec.table_rows > 0) {
-      ps::serve(everyone, options);
-      ps::serve(everyone, table_options_of(spec));
-    }
+    const std::size_t sessions = spec.sizes.size() + (spec.table_rows > 0 ? 2 : 0);
+    for (std::size_t i = 0; i < sessions; ++i) ps::serve(everyone, options);
     return nullptr;
   }
   net::Group group(everyone, spec.workers);

@@ -8,7 +8,7 @@
 
 namespace tutti::models {
 
-class MnistCnn final : public Model {
+class MnistCnn final : public Classifier {
  public:
   MnistCnn();
   torch::Tensor forward(torch::Tensor images) override;

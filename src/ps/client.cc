@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
+#include <limits>
 
 #include "base/error.h"
 #include "base/process.h"
-#include "base/simd.h"
 #include "ps/gate.h"
 
 namespace tutti::ps {
@@ -20,20 +19,29 @@ constexpr auto kGlance = std::chrono::milliseconds(200);
 // A server that is held up by another worker says so first, and names it.
 constexpr auto kCourtesy = std::chrono::seconds(2);
 
+std::span<float> part(std::span<float> bucket, const Piece& piece) {
+  return bucket.subspan(piece.first, piece.count);
+}
+
 }  // namespace
 
-Client::Client(net::Transport& transport, const ServerOptions& options, std::vector<ClientBucket> buckets,
-               const nlohmann::json& model, std::size_t piece_bytes, std::vector<ClientTable> tables)
-    : transport_(transport), options_(options), buckets_(std::move(buckets)), tables_(std::move(tables)) {
-  TUTTI_CHECK(tables_.size() == options.tables.size());
-  std::vector<std::size_t> counts;
-  for (const ClientBucket& b : buckets_) counts.push_back(b.parameters.size());
-  for (const Piece& p : cut_into_pieces(counts, options.servers, piece_bytes)) pieces_.push_back({p});
-  for (const TablePart& p : cut_tables(options.tables, options.partitions, options.servers))
+Client::Client(net::Transport& transport, const ServerOptions& options, const Contents& contents,
+               std::vector<ClientBucket> buckets, std::vector<ClientTable> tables)
+    : transport_(transport),
+      options_(options),
+      buckets_(std::move(buckets)),
+      tables_(std::move(tables)),
+      shapes_(contents.tables),
+      lacking_(buckets_.size()) {
+  TUTTI_CHECK(buckets_.size() == contents.buckets.size() && tables_.size() == shapes_.size());
+  for (const Piece& p : cut_into_pieces(contents.buckets, options.servers, contents.piece_bytes)) {
+    pieces_.push_back({p});
+  }
+  for (const TablePart& p : cut_tables(shapes_, contents.partitions, options.servers)) {
     parts_.push_back({p, 0, {}});
-  lacking_.resize(buckets_.size());
+  }
   const Activity doing{"joining the servers"};
-  const std::string text = describe(options, model, counts, piece_bytes).dump();
+  const std::string text = describe(options, contents).dump();
   for (const Rank s : all_servers()) {
     send(transport_, s, {.verb = Verb::hello, .bytes = text.size()}, std::as_bytes(std::span(text)), doing);
   }
@@ -65,12 +73,13 @@ std::vector<Rank> Client::all_servers() const {
   return ranks;
 }
 
-std::span<float> Client::part(std::span<float> bucket, const Piece& piece) const {
-  return bucket.subspan(piece.first, piece.count);
+void Client::start(std::int64_t version, const std::vector<StateSlot>& state) {
+  TUTTI_CHECK(options_.role == Role::update, "servers that only average hold no parameters");
+  start_pieces(version, state);
+  start_tables(version, state);
 }
 
-void Client::start(std::int64_t version, const std::vector<std::vector<std::span<float>>>& state) {
-  TUTTI_CHECK(options_.role == Role::update, "servers that only average hold no parameters");
+void Client::start_pieces(std::int64_t version, const std::vector<StateSlot>& state) {
   const Activity doing{"sending initial weights"};
   for (std::uint32_t id = 0; id < pieces_.size(); ++id) {
     const Piece& p = pieces_[id].where;
@@ -80,15 +89,7 @@ void Client::start(std::int64_t version, const std::vector<std::vector<std::span
       ++header.slot;
     };
     send_slot(buckets_[p.bucket].parameters);
-    for (const auto& slot : state) send_slot(slot[p.bucket]);
-  }
-  for (std::uint32_t id = 0; id < parts_.size(); ++id) {
-    const TablePart& p = parts_[id].where;
-    const auto values = tables_[p.table].values.subspan(p.first_row * p.width, p.rows * p.width);
-    send(transport_, server_rank(p.server),
-         {.verb = Verb::start_rows, .piece = id, .version = version, .bytes = values.size_bytes()},
-         std::as_bytes(values), doing);
-    parts_[id].version = version;
+    for (const StateSlot& slot : state) send_slot(slot.buckets[p.bucket]);
   }
   pull();  // answered when all of it has arrived
 }
@@ -107,29 +108,35 @@ void Client::pull() {
   }
 }
 
-void Client::fetch_state(const std::vector<std::vector<std::span<float>>>& state) {
-  const Activity doing{"fetching optimizer state"};
-  for (std::uint32_t id = 0; id < pieces_.size(); ++id) {
-    const Piece& p = pieces_[id].where;
-    for (std::uint32_t slot = 0; slot < state.size(); ++slot) {
-      send(transport_, server_rank(p.server), {.verb = Verb::state, .piece = id, .slot = slot + 1}, {},
-           doing);
-      const Header header = receive_header(transport_, server_rank(p.server), doing);
-      receive_payload(transport_, server_rank(p.server), header,
-                      std::as_writable_bytes(part(state[slot][p.bucket], p)), doing);
+void Client::fetch_state(const std::vector<StateSlot>& state) {
+  for (std::uint32_t slot = 0; slot < state.size(); ++slot) {
+    for (std::uint32_t id = 0; id < pieces_.size(); ++id) {
+      const Piece& p = pieces_[id].where;
+      fetch_slot(Verb::state, id, p.server, slot + 1, part(state[slot].buckets[p.bucket], p));
+    }
+    for (std::uint32_t id = 0; id < parts_.size(); ++id) {
+      const TablePart& p = parts_[id].where;
+      fetch_slot(Verb::state_rows, id, p.server, slot + 1, rows_of(state[slot].tables[p.table], p));
     }
   }
+}
+
+void Client::fetch_slot(Verb verb, std::uint32_t id, int server, std::uint32_t slot, std::span<float> into) {
+  const Activity doing{"fetching optimizer state"};
+  send(transport_, server_rank(server), {.verb = verb, .piece = id, .slot = slot}, {}, doing);
+  const Header header = receive_header(transport_, server_rank(server), doing);
+  receive_payload(transport_, server_rank(server), header, std::as_writable_bytes(into), doing);
 }
 
 void Client::leave() {
   for (const Rank s : all_servers()) send(transport_, s, {.verb = Verb::leave}, {}, {"leaving the servers"});
 }
 
-std::vector<ServerReport> Client::say_goodbye() {
+std::vector<ServerReport> Client::say_goodbye(bool another_follows) {
   const Activity doing{"saying goodbye to the servers"};
   std::vector<ServerReport> reports;
   for (const Rank s : all_servers()) {
-    send(transport_, s, {.verb = Verb::bye}, {}, doing);
+    send(transport_, s, {.verb = Verb::bye, .slot = another_follows ? 1U : 0U}, {}, doing);
     const Header header = receive_header(transport_, s, doing);
     reports.push_back(nlohmann::json::parse(receive_text(transport_, s, header, doing)).get<ServerReport>());
   }
@@ -161,7 +168,10 @@ void Client::wait(std::size_t bucket) {
 
 std::int64_t Client::version() const {
   const std::scoped_lock lock(mutex_);
-  return std::ranges::min_element(pieces_, {}, &Track::version)->version;
+  auto lowest = std::numeric_limits<std::int64_t>::max();
+  for (const Track& p : pieces_) lowest = std::min(lowest, p.version);
+  for (const PartTrack& p : parts_) lowest = std::min(lowest, p.version);
+  return lowest;
 }
 
 std::uint64_t Client::bytes_sent() const {
@@ -231,123 +241,6 @@ void Client::enqueue(std::function<void()> send) {
     queue_.push_back(std::move(send));
   }
   changed_.notify_all();
-}
-
-std::pair<std::size_t, std::size_t> Client::rows_in(const TablePart& part,
-                                                    std::span<const std::uint32_t> rows) {
-  const auto first = std::ranges::lower_bound(rows, part.first_row);
-  const auto last = std::ranges::lower_bound(rows, part.first_row + part.rows);
-  return {static_cast<std::size_t>(first - rows.begin()), static_cast<std::size_t>(last - rows.begin())};
-}
-
-void Client::push_rows(std::size_t table, RowGradients gradients, double lr) {
-  const auto shared = std::make_shared<const RowGradients>(std::move(gradients));
-  for (std::size_t id = 0; id < parts_.size(); ++id) {
-    const TablePart& p = parts_[id].where;
-    if (p.table != table) continue;
-    const auto [first, last] = rows_in(p, shared->rows);
-    enqueue([this, id, lr, shared, rows = std::span(shared->rows).subspan(first, last - first),
-             values = std::span(shared->values).subspan(first * p.width, (last - first) * p.width)] {
-      send_rows(id, rows, values, lr);
-    });
-  }
-}
-
-void Client::send_rows(std::size_t id, std::span<const std::uint32_t> rows, std::span<const float> values,
-                       double lr) {
-  const auto bytes = std::as_bytes(values);
-  Header header{.verb = Verb::push_rows,
-                .piece = static_cast<std::uint32_t>(id),
-                .slot = static_cast<std::uint32_t>(rows.size()),
-                .lr = lr,
-                .bytes = bytes.size()};
-  {
-    const std::scoped_lock lock(mutex_);
-    header.version = parts_[id].version;
-    header.sequence = ++sequence_;
-    bytes_sent_ += sizeof header + rows.size_bytes() + bytes.size();
-  }
-  const Activity doing{"pushing rows"};
-  const Rank server = server_rank(parts_[id].where.server);
-  net::send(transport_, server, std::as_bytes(std::span(&header, 1)), doing);
-  if (rows.empty()) return;
-  net::send(transport_, server, std::as_bytes(rows), doing);
-  net::send(transport_, server, bytes, doing);
-}
-
-// In portions: while one is laid into the table here, the next is picked out of the server's.
-void Client::pull_rows(std::size_t table, std::span<const std::uint32_t> rows) {
-  constexpr std::size_t kPortion = 1024;
-  for (std::size_t id = 0; id < parts_.size(); ++id) {
-    const TablePart& p = parts_[id].where;
-    if (p.table != table) continue;
-    const auto [first, last] = rows_in(p, rows);
-    for (std::size_t at = first; at < last; at += kPortion) {
-      const auto portion = rows.subspan(at, std::min(kPortion, last - at));
-      enqueue([this, id, own = std::vector(portion.begin(), portion.end())] { send_wish(id, own); });
-    }
-  }
-}
-
-void Client::send_wish(std::size_t id, const std::vector<std::uint32_t>& rows) {
-  const Header header{.verb = Verb::pull_rows,
-                      .piece = static_cast<std::uint32_t>(id),
-                      .slot = static_cast<std::uint32_t>(rows.size())};
-  {
-    const std::scoped_lock lock(mutex_);
-    parts_[id].wanted.push_back(rows);
-    bytes_sent_ += sizeof header + rows.size() * sizeof(std::uint32_t);
-  }
-  const Activity doing{"pulling rows"};
-  const Rank server = server_rank(parts_[id].where.server);
-  net::send(transport_, server, std::as_bytes(std::span(&header, 1)), doing);
-  net::send(transport_, server, std::as_bytes(std::span(rows)), doing);
-}
-
-void Client::wait_rows() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return failure_ || rows_away_ == 0; });
-  rethrow();
-}
-
-void Client::pull_tables() {
-  for (std::size_t t = 0; t < tables_.size(); ++t) {
-    std::vector<std::uint32_t> all(options_.tables[t].rows);
-    std::iota(all.begin(), all.end(), std::uint32_t{0});
-    pull_rows(t, all);
-  }
-  wait_rows();
-}
-
-void Client::rows_counted(const Header& header) {
-  const std::scoped_lock lock(mutex_);
-  if (rows_away_ == 0) throw ProtocolError(fmt::format("part {}: nothing was to be counted", header.piece));
-  parts_[header.piece].version = header.version;
-  if (away_ + --rows_away_ == 0) busy_ += Clock::now() - busy_since_;
-}
-
-void Client::rows_came(const Header& header, Rank from, const Activity& doing) {
-  std::vector<std::uint32_t> rows;
-  {
-    const std::scoped_lock lock(mutex_);
-    auto& wanted = parts_[header.piece].wanted;
-    if (wanted.empty() || wanted.front().size() != header.slot) {
-      throw ProtocolError(fmt::format("rank {}: rank {} sent {} rows that nobody asked for",
-                                      to_int(transport_.rank()), to_int(from), header.slot));
-    }
-    rows = std::move(wanted.front());
-    wanted.pop_front();
-  }
-  const TablePart& p = parts_[header.piece].where;
-  incoming_rows_.resize(rows.size() * p.width);
-  receive_payload(transport_, from, header, std::as_writable_bytes(std::span(incoming_rows_)), doing);
-  float* const table = tables_[p.table].values.data();
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (i + kRowsAhead < rows.size()) prefetch_row(table + rows[i + kRowsAhead] * p.width, p.width);
-    std::copy_n(incoming_rows_.data() + i * p.width, p.width, table + rows[i] * p.width);
-  }
-  const std::scoped_lock lock(mutex_);
-  if (away_ + --rows_away_ == 0) busy_ += Clock::now() - busy_since_;
 }
 
 void Client::receive_pieces() {

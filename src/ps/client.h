@@ -1,6 +1,6 @@
 // A worker's side of the parameter servers.
 //
-//   Client client(transport, options, buckets, description, piece_bytes);
+//   Client client(transport, options, contents, buckets, tables);
 //   client.start(step, state);       // the first worker: its weights become the servers'
 //   client.pull();                   // then the others: the servers' weights become their own
 //   ... client.push(bucket, lr);     // as backward fills it; never blocks on a peer
@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "net/transport.h"
+#include "ps/contents.h"
 #include "ps/layout.h"
 #include "ps/message.h"
-#include "ps/server.h"
 
 namespace tutti::ps {
 
@@ -39,29 +39,37 @@ struct ClientTable {
   std::span<float> values;
 };
 
+// An optimizer's memory, by slot. Without slots there is none to tell or to learn.
+struct StateSlot {
+  std::vector<std::span<float>> buckets;
+  std::vector<std::span<float>> tables;
+};
+
 class Client {
  public:
-  // Introduces itself to all servers; blocks until they have compared what all workers say. The options and
-  // the transport outlive the client. Throws PeerLost, Timeout.
-  Client(net::Transport& transport, const ServerOptions& options, std::vector<ClientBucket> buckets,
-         const nlohmann::json& model, std::size_t piece_bytes, std::vector<ClientTable> tables = {});
+  // Introduces itself to all servers; blocks until they have compared what all workers say. Buckets and
+  // tables are those of the contents. The options and the transport outlive the client. Throws PeerLost,
+  // Timeout.
+  Client(net::Transport& transport, const ServerOptions& options, const Contents& contents,
+         std::vector<ClientBucket> buckets, std::vector<ClientTable> tables = {});
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
   // These block, and are called while no push is on its way.
-  // The buckets' parameters, and `state` (by slot, then bucket; may be empty), become the servers', as
-  // `version`. On return they have it all. Not where servers only average.
-  void start(std::int64_t version, const std::vector<std::vector<std::span<float>>>& state);
+  // The parameters of buckets and tables, and `state`, become the servers', as `version`. On return they have
+  // it all. Not where servers only average.
+  void start(std::int64_t version, const std::vector<StateSlot>& state);
   void pull();
   // All rows of all tables.
   void pull_tables();
-  // The servers' optimizer state, by slot, then bucket.
-  void fetch_state(const std::vector<std::vector<std::span<float>>>& state);
+  // The servers' optimizer state.
+  void fetch_state(const std::vector<StateSlot>& state);
   // No more pushes of this worker.
   void leave();
-  // The last word to each server; its report is the answer.
-  std::vector<ServerReport> say_goodbye();
+  // The last word to each server; its report is the answer. With `another_follows` the servers wait for the
+  // next client.
+  std::vector<ServerReport> say_goodbye(bool another_follows = false);
 
   // The bucket's gradients may leave.
   void push(std::size_t bucket, double lr, Answering answering = Answering::whole);
@@ -76,7 +84,7 @@ class Client {
   // Until every push of rows has been counted and all pulled rows are there.
   void wait_rows();
 
-  // The lowest version among the pieces: updates that the whole model has seen.
+  // The lowest version among the pieces and the tables' parts: updates that the whole model has seen.
   std::int64_t version() const;
   std::uint64_t bytes_sent() const;
   // How long something was on its way since it was last asked.
@@ -92,7 +100,6 @@ class Client {
 
   Rank server_rank(int server) const { return Rank{options_.first_server + server}; }
   std::vector<Rank> all_servers() const;
-  std::span<float> part(std::span<float> bucket, const Piece& piece) const;
   void send_gradients();
   struct PartTrack {  // of a part of a table
     TablePart where;
@@ -103,6 +110,9 @@ class Client {
   // The rows of a part among rising rows: [first, last) as places in `rows`.
   static std::pair<std::size_t, std::size_t> rows_in(const TablePart& part,
                                                      std::span<const std::uint32_t> rows);
+  void start_pieces(std::int64_t version, const std::vector<StateSlot>& state);
+  void start_tables(std::int64_t version, const std::vector<StateSlot>& state);
+  void fetch_slot(Verb verb, std::uint32_t id, int server, std::uint32_t slot, std::span<float> into);
   void send_piece(std::size_t id, double lr, Answering answering);
   void send_rows(std::size_t id, std::span<const std::uint32_t> rows, std::span<const float> values,
                  double lr);
@@ -120,8 +130,9 @@ class Client {
 
   net::Transport& transport_;
   const ServerOptions& options_;
-  std::vector<ClientBucket> buckets_;
-  std::vector<ClientTable> tables_;
+  const std::vector<ClientBucket> buckets_;
+  const std::vector<ClientTable> tables_;
+  const std::vector<TableShape> shapes_;  // of the tables
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -22,6 +22,7 @@ std::vector<Piece> cut_into_pieces(std::span<const std::size_t> bucket_counts, i
   TUTTI_CHECK(servers >= 1 && piece_bytes >= 1);
   const auto s = static_cast<std::size_t>(servers);
   const std::size_t total = std::accumulate(bucket_counts.begin(), bucket_counts.end(), std::size_t{0});
+  if (total == 0) return {};
   if (total < s)
     throw ConfigError(fmt::format("--servers {}: the model has only {} parameters", servers, total));
   std::vector<Piece> pieces;

@@ -19,8 +19,8 @@ struct Piece {
   std::size_t memory_at = 0;  // where the server keeps it in its shared memory, in bytes
 };
 
-// Pieces are of about `piece_bytes`, less than twice that. Throws ConfigError if there are more servers than
-// floats.
+// Pieces are of about `piece_bytes`, less than twice that. None for no floats. Throws ConfigError if there
+// are more servers than floats.
 std::vector<Piece> cut_into_pieces(std::span<const std::size_t> bucket_counts, int servers,
                                    std::size_t piece_bytes);
 

@@ -16,7 +16,7 @@
 //                                  <-     counted, part, version        (when the rules allow)
 //   pull_rows   part, rows         ->
 //                                  <-     rows, values                  (at once)
-//   state  piece, slot             ->
+//   state, state_rows  piece, slot ->
 //                                  <-     state, values
 //   leave                          ->     (no more pushes)
 //   bye                            ->
@@ -45,7 +45,8 @@ enum class Verb : std::uint32_t {
   push_rows,
   counted,
   pull_rows,
-  rows
+  rows,
+  state_rows
 };
 
 struct Header {
@@ -53,7 +54,7 @@ struct Header {
   Verb verb{};
   std::uint32_t piece = 0;  // or part of a table
   std::uint32_t slot = 0;   // start, state: 0 parameters, 1.. the optimizer's; push: how it is answered;
-                            // push_rows, pull_rows, rows: how many
+                            // push_rows, pull_rows, rows: how many; bye: 1 if the worker comes back
   std::uint32_t incarnation = 0;
   std::uint32_t reserved = 0;
   std::uint64_t sequence = 0;

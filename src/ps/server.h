@@ -11,7 +11,6 @@
 #include "net/transport.h"
 #include "optim/settings.h"
 #include "ps/ledger.h"
-#include "ps/table.h"
 
 namespace tutti::ps {
 
@@ -23,19 +22,12 @@ struct ServerOptions {
   int workers = 1;       // ranks 0 to workers - 1 push and pull
   int first_server = 1;  // rank of the first server
   int servers = 1;       // the others follow it
-  Policy policy;
+  Policy policy = {};
   Role role = Role::update;
   optim::Settings optimizer = {};
-  std::vector<TableShape> tables = {};  // embedding tables, beside the buckets
-  int partitions = 1;                   // of each table
-  bool damp_stale = false;              // async: the learning rate is divided by a gradient's staleness
+  bool damp_stale = false;  // async: the learning rate is divided by a gradient's staleness
   Clock::duration timeout = std::chrono::seconds(30);
 };
-
-// What both sides must agree on, as text: what is trained, cut how, updated by what, under which rules.
-// `model` is a JSON array of [name, shape, type].
-nlohmann::json describe(const ServerOptions& options, const nlohmann::json& model,
-                        const std::vector<std::size_t>& bucket_counts, std::size_t piece_bytes);
 
 struct ServerReport {
   std::uint64_t parameter_bytes = 0;  // held here
@@ -49,7 +41,9 @@ struct ServerReport {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ServerReport, parameter_bytes, bytes_sent, applied, dropped, repeated,
                                    max_lead, staleness)
 
-// Serves until every worker has said goodbye. Throws ConfigError if a worker's description differs (naming
+// Serves until every worker has said goodbye for good. What is held, the workers say (ps/contents.h); between
+// two goodbyes that announce a return they may begin anew with other contents. Returns the last session's
+// report. Throws ConfigError if a worker's description differs (naming
 // both values), PeerLost, Timeout (naming the worker that others wait for), ProtocolError.
 ServerReport serve(net::Transport& transport, const ServerOptions& options);
 

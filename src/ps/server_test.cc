@@ -21,6 +21,7 @@ constexpr auto kPatience = std::chrono::seconds(60);
 constexpr std::size_t kPieceBytes = 256;
 const std::vector<std::size_t> kBuckets = {301, 17, 128, 1000};
 const nlohmann::json kModel = {{"weights", {1446}, "float32"}};
+const Contents kContents{.model = kModel, .buckets = kBuckets, .piece_bytes = kPieceBytes};
 
 float noise(std::uint64_t worker, std::uint64_t step, std::uint64_t i) {
   SplitMix64 random(mix_seed({worker, step, i}));
@@ -121,7 +122,7 @@ Outcome train(net::Medium medium, const ServerOptions& o, int steps,
     const auto wrapped = wrap ? wrap(plain) : nullptr;
     net::Transport& t = wrapped ? *wrapped : plain;
     Buckets buckets(t);
-    Client client(t, o, buckets.views, kModel, kPieceBytes);
+    Client client(t, o, kContents, buckets.views);
     if (rank == 0) client.start(0, {});
     started.arrive_and_wait();
     for (int step = 1; step <= steps; ++step) {
@@ -265,7 +266,7 @@ TEST_P(Servers, ServersThatOnlyAverageHandOutMeanGradients) {
     Buckets buckets(t);
     for (auto& view : buckets.views) view.landing = view.gradients;
     const auto before = buckets.flat();
-    Client client(t, o, buckets.views, kModel, kPieceBytes);
+    Client client(t, o, kContents, buckets.views);
     for (int step = 1; step <= 3; ++step) {
       buckets.set_gradients(to_int(t.rank()), step);
       for (std::size_t b = 0; b < kBuckets.size(); ++b) client.push(b, 0.05);
@@ -288,12 +289,12 @@ TEST_P(Servers, StateComesBackAsItWasStarted) {
   net::run_as_threads(GetParam(), 3, kPatience, [&](net::Transport& t) {
     if (to_int(t.rank()) >= 1) return (void)serve(t, o);
     Buckets buckets(t);
-    Client client(t, o, buckets.views, kModel, kPieceBytes);
+    Client client(t, o, kContents, buckets.views);
     std::vector<std::vector<std::vector<float>>> given(2);
     std::vector<std::vector<std::vector<float>>> got(2);
     const auto spans = [](auto& slots) {
-      std::vector<std::vector<std::span<float>>> views;
-      for (auto& slot : slots) views.emplace_back(slot.begin(), slot.end());
+      std::vector<StateSlot> views;
+      for (auto& slot : slots) views.push_back({{slot.begin(), slot.end()}, {}});
       return views;
     };
     for (std::size_t slot = 0; slot < 2; ++slot) {
@@ -327,7 +328,9 @@ TEST_P(Servers, WorkerOfAnotherModelOrOptimizerIsRefusedWithBothValues) {
       }
       Buckets buckets(t);
       const bool odd = to_int(t.rank()) == 1;
-      EXPECT_THROW(Client(t, odd ? theirs : o, buckets.views, odd ? model : kModel, kPieceBytes), PeerLost);
+      Contents contents = kContents;
+      if (odd) contents.model = model;
+      EXPECT_THROW(Client(t, odd ? theirs : o, contents, buckets.views), PeerLost);
     });
     return text;
   };
@@ -354,7 +357,7 @@ TEST_P(Servers, WorkerThatDiesIsNamedAtOnceOnServerAndWorkers) {
       return;
     }
     Buckets buckets(t);
-    Client client(t, o, buckets.views, kModel, kPieceBytes);
+    Client client(t, o, kContents, buckets.views);
     if (to_int(t.rank()) == 1) return;  // dies
     client.push(0, 0.1);
     EXPECT_THROW(client.wait(0), RunError);
@@ -381,7 +384,7 @@ TEST_P(Servers, WorkerThatStandsStillIsNamedByTheServer) {
       return;
     }
     Buckets buckets(t);
-    Client client(t, o, buckets.views, kModel, kPieceBytes);
+    Client client(t, o, kContents, buckets.views);
     if (to_int(t.rank()) == 1) {
       const std::scoped_lock still(hold);  // until the server has given up
       return;

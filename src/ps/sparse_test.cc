@@ -36,6 +36,15 @@ float gradient_at(int worker, int step, std::size_t reading, std::size_t k) {
   return static_cast<float>(random.below(2001)) * 1e-3F - 1.0F;
 }
 
+RowGradients gradients_of(int worker, int step) {
+  const auto rows = batch_of(worker, step);
+  std::vector<float> values;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (std::size_t k = 0; k < kWidth; ++k) values.push_back(gradient_at(worker, step, r, k));
+  }
+  return sum_repeated_rows(rows, values, kWidth);
+}
+
 // In double, the textbook's rule for the rows that a step touches, nothing for the others.
 std::vector<float> reference(const optim::Settings& s, int workers, int steps) {
   std::vector<double> p(kRows * kWidth), m(p.size()), v(p.size());
@@ -71,7 +80,7 @@ struct Outcome {
   std::uint64_t bytes_sent = 0;            // by worker 0
 };
 
-Outcome train(net::Medium medium, const ServerOptions& o, int steps) {
+Outcome train(net::Medium medium, const ServerOptions& o, int partitions, int steps) {
   Outcome outcome;
   outcome.tables.resize(static_cast<std::size_t>(o.workers));
   std::barrier together(o.workers);
@@ -87,16 +96,15 @@ Outcome train(net::Medium medium, const ServerOptions& o, int steps) {
     std::span<float> readable(gradients);
     if (auto* memory = t.peer_memory())
       readable = {reinterpret_cast<float*>(memory->arena(t.rank()).data()), 16};
-    Client client(t, o, {{dense, readable, dense}}, {{"dense", {16}, "float32"}}, 1 << 20, {{table}});
+    const Contents contents{.model = {{"dense", {16}, "float32"}},
+                            .buckets = {16},
+                            .tables = {{"words", kRows, kWidth}},
+                            .partitions = partitions};
+    Client client(t, o, contents, {{dense, readable, dense}}, {{table}});
     if (rank == 0) client.start(0, {});
     together.arrive_and_wait();
     for (int step = 1; step <= steps; ++step) {
-      const auto rows = batch_of(rank, step);
-      std::vector<float> values;
-      for (std::size_t r = 0; r < rows.size(); ++r) {
-        for (std::size_t k = 0; k < kWidth; ++k) values.push_back(gradient_at(rank, step, r, k));
-      }
-      const auto sums = sum_repeated_rows(rows, values, kWidth);
+      const auto sums = gradients_of(rank, step);
       client.pull_rows(0, sums.rows);  // what forward reads
       client.wait_rows();
       for (const auto r : sums.rows) EXPECT_NE(table[r * kWidth], -99.0F);
@@ -127,10 +135,8 @@ TEST_P(SparseServers, SyncEqualsTheReferenceAfterFiftySteps) {
                             .first_server = workers,
                             .servers = servers,
                             .policy = {.workers = workers},
-                            .optimizer = {.kind = kind, .lr = 0.01},
-                            .tables = {{"words", kRows, kWidth}},
-                            .partitions = partitions};
-      const auto outcome = train(GetParam(), o, 50);
+                            .optimizer = {.kind = kind, .lr = 0.01}};
+      const auto outcome = train(GetParam(), o, partitions, 50);
       const auto expected = reference(o.optimizer, workers, 50);
       for (const auto& table : outcome.tables) {
         ASSERT_EQ(table, outcome.tables[0]);
@@ -143,14 +149,52 @@ TEST_P(SparseServers, SyncEqualsTheReferenceAfterFiftySteps) {
 }
 
 TEST_P(SparseServers, OnlyTouchedRowsTravel) {
-  const ServerOptions o{.workers = 1,
-                        .first_server = 1,
-                        .servers = 1,
-                        .policy = {.workers = 1},
-                        .tables = {{"words", kRows, kWidth}}};
+  const ServerOptions o{.workers = 1, .first_server = 1, .servers = 1, .policy = {.workers = 1}};
   // Headers and row numbers both ways, values one way, and the 16 dense floats.
   const std::uint64_t most = 10 * (2 * sizeof(Header) + 2 * 12 * 4 + 12 * kWidth * 4 + 16 * 4);
-  EXPECT_LE(train(GetParam(), o, 10).bytes_sent, most);
+  EXPECT_LE(train(GetParam(), o, 1, 10).bytes_sent, most);
+}
+
+// As when a run finds a better number of partitions, or goes on from a checkpoint.
+TEST_P(SparseServers, NextSessionGoesOnWithTheStateUnderOtherPartitions) {
+  const ServerOptions o{.workers = 2,
+                        .first_server = 2,
+                        .servers = 2,
+                        .policy = {.workers = 2},
+                        .optimizer = {.kind = optim::Kind::adam, .lr = 0.01}};
+  const std::vector<int> partitions = {1, 3, 2};
+  std::vector<float> ended;
+  std::barrier together(o.workers);
+  net::run_as_threads(GetParam(), 4, kPatience, [&](net::Transport& t) {
+    const int rank = to_int(t.rank());
+    if (rank >= o.workers) return (void)serve(t, o);
+    std::vector<float> table(kRows * kWidth);
+    for (std::size_t i = 0; i < table.size(); ++i) table[i] = initial(i);
+    std::vector<float> m(table.size()), v(table.size());
+    const std::vector<StateSlot> state = {{{}, {m}}, {{}, {v}}};
+    for (int session = 0; session < 3; ++session) {
+      const Contents contents{.tables = {{"words", kRows, kWidth}},
+                              .partitions = partitions[static_cast<std::size_t>(session)]};
+      Client client(t, o, contents, {}, {{table}});
+      if (rank == 0) client.start(session * 4, state);
+      together.arrive_and_wait();
+      client.pull_tables();
+      EXPECT_EQ(client.version(), session * 4);
+      for (int step = session * 4 + 1; step <= session * 4 + 4; ++step) {
+        client.push_rows(0, gradients_of(rank, step), o.optimizer.lr);
+        client.wait_rows();
+      }
+      client.leave();
+      together.arrive_and_wait();
+      client.pull_tables();
+      if (rank == 0) client.fetch_state(state);
+      together.arrive_and_wait();
+      client.say_goodbye(session < 2);
+    }
+    if (rank == 0) ended = table;
+  });
+  const auto expected = reference(o.optimizer, 2, 12);
+  for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(ended[i], expected[i], 1e-5) << i;
 }
 
 TEST_P(SparseServers, AsyncAndSspApplyEveryWorkersRows) {
@@ -159,10 +203,8 @@ TEST_P(SparseServers, AsyncAndSspApplyEveryWorkersRows) {
                           .first_server = 3,
                           .servers = 2,
                           .policy = {.consistency = consistency, .workers = 3, .staleness = 1},
-                          .optimizer = {.lr = 0.01},
-                          .tables = {{"words", kRows, kWidth}},
-                          .partitions = 2};
-    const auto outcome = train(GetParam(), o, 20);
+                          .optimizer = {.lr = 0.01}};
+    const auto outcome = train(GetParam(), o, 2, 20);
     // SGD adds up, in whatever order: the sum of all workers' gradients, each counted whole.
     std::vector<double> expected(kRows * kWidth);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = initial(i);

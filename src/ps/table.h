@@ -27,6 +27,11 @@ struct TablePart {
   int server = 0;
 };
 
+// The part's rows of a whole table.
+inline std::span<float> rows_of(std::span<float> table, const TablePart& part) {
+  return table.subspan(part.first_row * part.width, part.rows * part.width);
+}
+
 // Cuts every table into `partitions` equal runs of rows (fewer where it has fewer rows), dealt to the servers
 // in turn.
 std::vector<TablePart> cut_tables(std::span<const TableShape> tables, int partitions, int servers);

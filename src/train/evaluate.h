@@ -1,8 +1,8 @@
-// Loss and accuracy over a data set, each rank on its part.
+// Loss and accuracy over a part of the data, each rank on its share.
 #pragma once
 
 #include "collectives/communicator.h"
-#include "data/decode.h"
+#include "data/samples.h"
 #include "models/model.h"
 
 namespace tutti::train {
@@ -13,13 +13,9 @@ struct Evaluation {
   std::int64_t samples = 0;
 };
 
-// The strides that make a batch of count images `channels_last`, or row-major.
-torch::Tensor as_images(const float* pixels, std::int64_t count, const models::ModelInfo& info,
-                        bool channels_last);
-
 // A collective call of `all`: all get the result. Null: this rank does it alone. Leaves the model in training
 // mode.
-Evaluation evaluate(models::Model& model, const models::ModelInfo& info, bool channels_last,
-                    const data::ImageSet& set, const data::PixelTable& table, collectives::Communicator* all);
+Evaluation evaluate(models::Model& model, bool channels_last, const data::Samples& samples,
+                    collectives::Communicator* all);
 
 }  // namespace tutti::train

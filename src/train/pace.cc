@@ -12,8 +12,8 @@ constexpr std::size_t kNoise = 1 << 16;
 
 }  // namespace
 
-Pacer::Pacer(grad::Buckets& buckets, Clock::duration step, std::uint64_t seed)
-    : buckets_(buckets), step_(step), noise_(kNoise) {
+Pacer::Pacer(grad::Buckets& buckets, const grad::Tables& tables, Clock::duration step, std::uint64_t seed)
+    : buckets_(buckets), tables_(tables), step_(step), rows_(tables.size()), noise_(kNoise) {
   SplitMix64 random(seed);
   for (float& x : noise_) x = (static_cast<float>(random.below(2001)) - 1000.0F) * 1e-6F;
 }
@@ -25,6 +25,13 @@ void Pacer::begin_rehearsal() {
 
 void Pacer::note(grad::ParamId id) {
   noted_.emplace_back(id, Clock::now());
+}
+
+void Pacer::note_table(std::size_t table) {
+  noted_.emplace_back(table, Clock::now());
+  torch::Tensor weight = tables_.weight(table);
+  rows_[table] = weight.grad();
+  weight.mutable_grad().reset();
 }
 
 void Pacer::end_rehearsal() {
@@ -48,12 +55,21 @@ void Pacer::fill(grad::ParamId id) {
   }
 }
 
-void Pacer::run(const std::function<void(grad::ParamId)>& announce) {
+void Pacer::run(const std::function<void(grad::ParamId)>& announce,
+                const std::function<void(std::size_t)>& announce_table) {
   const auto begin = Clock::now();
   for (const Cue& cue : cues_) {
-    fill(cue.param);
+    const auto* param = std::get_if<grad::ParamId>(&cue.what);
+    if (param != nullptr) fill(*param);
     std::this_thread::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(step_ * cue.at));
-    announce(cue.param);
+    if (param != nullptr) {
+      announce(*param);
+    } else {
+      const std::size_t table = std::get<std::size_t>(cue.what);
+      torch::Tensor weight = tables_.weight(table);
+      weight.mutable_grad() = rows_[table];
+      announce_table(table);
+    }
   }
   std::this_thread::sleep_until(begin + step_);
 }

@@ -1,5 +1,7 @@
 #include "train/prepare.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <sstream>
 
@@ -7,9 +9,10 @@
 #include "base/process.h"
 #include "checkpoint/checkpoint.h"
 #include "data/idx.h"
-#include "data/image_set.h"
+#include "data/image_samples.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
+#include "train/open_data.h"
 #include "train/plan.h"
 
 namespace tutti::train {
@@ -19,15 +22,20 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRunFiles[] = {"summary.json", "metrics.jsonl", "trace.json"};
 
-void check_fits(const models::ModelInfo& model, const data::DatasetInfo& data) {
-  const auto same = [](std::int64_t a, std::size_t b) { return a == static_cast<std::int64_t>(b); };
-  if (same(model.channels, data.channels) && same(model.height, data.rows) && same(model.width, data.cols) &&
-      same(model.classes, data.classes)) {
-    return;
+std::string text_of(const std::vector<Field>& fields) {
+  std::string text;
+  for (const Field& f : fields) {
+    text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", f.name, fmt::join(f.shape, "x"),
+                        f.below > 0 ? fmt::format(" below {}", f.below) : "");
   }
-  throw ConfigError(fmt::format("model {} takes {}x{}x{} images of {} classes, data {} has {}x{}x{} of {}",
-                                model.name, model.channels, model.height, model.width, model.classes,
-                                data.name, data.channels, data.rows, data.cols, data.classes));
+  return text;
+}
+
+void check_fits(const models::ModelInfo& model, const data::DatasetInfo& data) {
+  const auto fields = data::image_fields(data.channels, data.rows, data.cols, data.classes);
+  if (model.fields == fields) return;
+  throw ConfigError(fmt::format("model {} takes {}; data {} has {}; {} would fit", model.name,
+                                text_of(model.fields), data.name, text_of(fields), model.data));
 }
 
 void check_set(const data::ImageSet& set, const data::DatasetInfo& info, const std::string& file) {
@@ -51,11 +59,11 @@ void check_same_run(const config::TrainConfig& now, const config::TrainConfig& t
   const nlohmann::json a = now;
   const nlohmann::json b = then;
   for (const char* key :
-       {"model",          "data",      "strategy",     "workers",       "batch",      "global_batch",
-        "optimizer",      "lr",        "momentum",     "beta1",         "beta2",      "epsilon",
-        "weight_decay",   "scale_lr",  "warmup_steps", "seed",          "servers",    "server_role",
-        "backup_workers", "staleness", "damp_stale",   "pace_ms",       "sync_every", "moving_rate",
-        "bucket_bytes",   "algorithm", "transport",    "memory_format", "threads"}) {
+       {"model",          "data",         "strategy",     "workers",   "batch",         "global_batch",
+        "optimizer",      "lr",           "momentum",     "beta1",     "beta2",         "epsilon",
+        "weight_decay",   "scale_lr",     "warmup_steps", "seed",      "servers",       "server_role",
+        "backup_workers", "staleness",    "damp_stale",   "pace_ms",   "sync_every",    "moving_rate",
+        "partitions",     "bucket_bytes", "algorithm",    "transport", "memory_format", "threads"}) {
     if (a[key] != b[key]) {
       throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
                                     b[key].dump(), a[key].dump()));
@@ -170,11 +178,12 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
   const auto refuse_if = [&](bool wrong, const std::string& what) {
     if (wrong) throw ConfigError(fmt::format("--strategy {}: {}", c.strategy, what));
   };
-  const bool sync = strategy.servers == ps::Consistency::sync;
+  const bool sync = strategy.servers == ps::Consistency::sync && !strategy.hybrid;
   if (!strategy.servers) {
-    refuse_if(c.servers > 0 || c.colocate,
-              fmt::format("has no servers, --servers {} does not fit; ps-sync, ps-async and ps-ssp have",
-                          c.servers));
+    refuse_if(
+        c.servers > 0 || c.colocate,
+        fmt::format("has no servers, --servers {} does not fit; ps-sync, ps-async, ps-ssp and hybrid have",
+                    c.servers));
   } else if (c.servers == 0) {
     c.servers = c.colocate ? c.workers : 1;
   }
@@ -190,6 +199,11 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
             "--server-role sum does not fit --backup-workers: a late worker would miss updates");
   refuse_if(c.local_aggregation && (!sync || c.backup_workers > 0),
             "--local-aggregation is for ps-sync without --backup-workers");
+  refuse_if(
+      !c.partitions.empty() && !exchange::takes_rows(strategy, tuning_of(c)),
+      fmt::format("--partitions {} is for strategies that exchange embedding tables by rows: ps-* whose "
+                  "servers update, without --local-aggregation, and hybrid",
+                  c.partitions));
   refuse_if(strategy.name == "hogwild" && c.transport == "tcp", "needs --transport shm");
   if (c.pace_ms > 0) c.no_evaluate = true;  // there is nothing to evaluate
 }
@@ -207,8 +221,8 @@ Prepared prepare(config::TrainConfig c, const std::vector<fs::path>& data_roots,
   optimizer_settings(c);
   const auto& model = models::find_model(c.model);
   resolve_servers(strategy, model, c);
-  const auto& data = data::find_dataset(c.data);
-  check_fits(model, data);
+  const bool synthetic = c.data == kSynthetic;
+  if (!synthetic) check_fits(model, data::find_dataset(c.data));
 
   if (c.memory_format == "auto") c.memory_format = model.channels_last ? "channels-last" : "contiguous";
   if (c.transport == "auto") c.transport = "shm";
@@ -220,7 +234,8 @@ Prepared prepare(config::TrainConfig c, const std::vector<fs::path>& data_roots,
     c.out = c.resume.empty() ? fmt::format("runs/{}-{}-{}", c.model, c.strategy, now) : c.resume;
 
   Prepared prepared;
-  const std::size_t samples = prepare_data(data, data_roots, prepared);
+  const std::size_t samples =
+      synthetic ? kSyntheticSamples[0] : prepare_data(data::find_dataset(c.data), data_roots, prepared);
   const RunPlan plan = make_plan(c, samples);
   // Fixed now, so that a longer run that goes on from this one has the same rates.
   if (c.scale_lr) c.warmup_steps = plan.warm_up.steps;

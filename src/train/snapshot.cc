@@ -1,5 +1,6 @@
 #include "train/snapshot.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -8,12 +9,6 @@ namespace tutti::train {
 namespace {
 
 using Named = std::vector<std::pair<std::string, torch::Tensor>>;
-
-std::vector<std::span<float>> parameters_of(grad::Buckets& buckets) {
-  std::vector<std::span<float>> flat;
-  for (std::size_t b = 0; b < buckets.size(); ++b) flat.push_back(buckets.parameters(b));
-  return flat;
-}
 
 std::string slot_prefix(const exchange::Updater& updater, int slot) {
   return std::string(updater.slot_name(slot)) + ".";
@@ -28,6 +23,22 @@ const checkpoint::TensorView& fitting(const checkpoint::SafetensorsFile& file, c
                                 checkpoint::shape_text(like.sizes().vec())));
   }
   return found;
+}
+
+Named parameter_views(const grad::Buckets& buckets, const grad::Tables& tables) {
+  Named views = buckets.named_views(buckets.all_parameters());
+  for (std::size_t t = 0; t < tables.size(); ++t) views.emplace_back(tables.name(t), tables.weight(t));
+  return views;
+}
+
+Named state_views(const grad::Buckets& buckets, const grad::Tables& tables, exchange::Updater& updater,
+                  int slot) {
+  Named views = buckets.named_views(updater.slot(slot));
+  const auto flat = tables.size() > 0 ? updater.table_slot(slot) : std::vector<std::span<float>>{};
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    views.emplace_back(tables.name(t), torch::from_blob(flat[t].data(), tables.weight(t).sizes()));
+  }
+  return views;
 }
 
 void copy_into(const checkpoint::TensorView& from, torch::Tensor to) {
@@ -48,32 +59,47 @@ void Snapshot::add(const std::string& prefix, const Named& tensors) {
   }
 }
 
-Snapshot snapshot_parameters(grad::Buckets& buckets) {
+Snapshot snapshot_parameters(const grad::Buckets& buckets, const grad::Tables& tables) {
   Snapshot s;
-  s.add("", buckets.named_views(parameters_of(buckets)));
+  s.add("", parameter_views(buckets, tables));
   return s;
 }
 
-Snapshot snapshot_optimizer(grad::Buckets& buckets, exchange::Updater& updater) {
+Snapshot snapshot_optimizer(const grad::Buckets& buckets, const grad::Tables& tables,
+                            exchange::Updater& updater) {
   Snapshot s;
   for (int slot = 0; slot < updater.slots(); ++slot) {
-    s.add(slot_prefix(updater, slot), buckets.named_views(updater.slot(slot)));
+    s.add(slot_prefix(updater, slot), state_views(buckets, tables, updater, slot));
   }
   return s;
 }
 
-void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, exchange::Updater& updater) {
+void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, const grad::Tables& tables,
+             exchange::Updater& updater) {
   std::vector<std::pair<const checkpoint::TensorView*, torch::Tensor>> copies;
   const auto plan = [&](const checkpoint::SafetensorsFile& file, const std::string& prefix,
                         const Named& views) {
     for (const auto& [name, view] : views) copies.emplace_back(&fitting(file, prefix + name, view), view);
   };
-  plan(from.model, "", buckets.named_views(parameters_of(buckets)));
+  plan(from.model, "", parameter_views(buckets, tables));
   for (int slot = 0; slot < updater.slots(); ++slot) {
     if (!from.optimizer) throw DataError(fmt::format("{} has no optimizer state", from.path.string()));
-    plan(*from.optimizer, slot_prefix(updater, slot), buckets.named_views(updater.slot(slot)));
+    plan(*from.optimizer, slot_prefix(updater, slot), state_views(buckets, tables, updater, slot));
   }
+  const torch::NoGradGuard no_grad;
   for (const auto& [stored, view] : copies) copy_into(*stored, view);
+}
+
+void restore_optimizer(const Snapshot& from, grad::Buckets& buckets, const grad::Tables& tables,
+                       exchange::Updater& updater) {
+  for (int slot = 0; slot < updater.slots(); ++slot) {
+    for (const auto& [name, view] : state_views(buckets, tables, updater, slot)) {
+      const auto found =
+          std::ranges::find(from.views(), slot_prefix(updater, slot) + name, &checkpoint::TensorView::name);
+      TUTTI_CHECK(found != from.views().end(), "{}", name);
+      copy_into(*found, view);
+    }
+  }
 }
 
 }  // namespace tutti::train

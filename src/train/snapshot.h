@@ -23,12 +23,19 @@ class Snapshot {
   std::vector<checkpoint::TensorView> views_;
 };
 
-Snapshot snapshot_parameters(grad::Buckets& buckets);
-// Named "exp_avg.conv1.weight" and so on.
-Snapshot snapshot_optimizer(grad::Buckets& buckets, exchange::Updater& updater);
+// Parameters of buckets and tables, or the optimizer's state of both ("exp_avg.conv1.weight" and so on).
+Snapshot snapshot_parameters(const grad::Buckets& buckets, const grad::Tables& tables);
+Snapshot snapshot_optimizer(const grad::Buckets& buckets, const grad::Tables& tables,
+                            exchange::Updater& updater);
 
 // Fills parameters and optimizer state from a verified checkpoint. Throws DataError that names what is
 // missing or of another shape; nothing is changed then.
-void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, exchange::Updater& updater);
+void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, const grad::Tables& tables,
+             exchange::Updater& updater);
+
+// Fills the optimizer's state from a snapshot of it, however its parameters were split into buckets and
+// tables then.
+void restore_optimizer(const Snapshot& from, grad::Buckets& buckets, const grad::Tables& tables,
+                       exchange::Updater& updater);
 
 }  // namespace tutti::train

@@ -9,24 +9,20 @@
 #include "base/random.h"
 #include "base/version.h"
 #include "data/loader.h"
-#include "exchange/strategy.h"
+#include "exchange/router.h"
 #include "net/group.h"
 #include "train/evaluate.h"
 #include "train/measure.h"
+#include "train/open_data.h"
 #include "train/pace.h"
+#include "train/partitions.h"
 #include "train/plan.h"
-#include "train/snapshot.h"
+#include "train/replica.h"
 
 namespace tutti::train {
 namespace {
 
 using observe::Lane;
-
-data::ImageSet open_part(const Setup& setup, data::FileRole images, data::FileRole labels,
-                         std::size_t classes) {
-  return data::ImageSet::open(setup.files[static_cast<std::size_t>(images)],
-                              setup.files[static_cast<std::size_t>(labels)], classes);
-}
 
 class Trainer {
  public:
@@ -35,57 +31,46 @@ class Trainer {
         config_(setup.config),
         sink_(sink),
         info_(models::find_model(config_.model)),
-        dataset_(data::find_dataset(config_.data)),
         channels_last_(config_.memory_format == "channels-last"),
         strategy_(exchange::find_strategy(config_.strategy)),
-        training_(
-            open_part(setup, data::FileRole::train_images, data::FileRole::train_labels, dataset_.classes)),
-        test_(open_part(setup, data::FileRole::test_images, data::FileRole::test_labels, dataset_.classes)),
-        table_(data::normalising_table(dataset_.mean, dataset_.deviation)),
-        plan_(make_plan(config_, training_.size())),
+        training_(open_samples(setup, Part::training)),
+        test_(open_samples(setup, Part::test)),
+        plan_(make_plan(config_, training_->size())),
         tuning_(tuning_of(config_)),
+        everyone_(everyone),
         workers_(everyone, config_.workers),
         all_(neighbours != nullptr ? *neighbours : workers_,
              exchange::algorithm_of(strategy_, config_.algorithm)),
         trace_(config_.trace, everyone.rank()),
-        model_(make_model()),
-        buckets_(*model_, config_.bucket_bytes, [this](std::size_t bytes) { return all_.allocate(bytes); }),
-        updater_(buckets_, optimizer_settings(config_)),
-        exchange_(exchange::make_exchange(strategy_, {buckets_, updater_, everyone, all_, trace_}, tuning_)) {
+        model_(make_model()) {
     const auto slow = config::parse_slow(config_);
     if (slow.rank == to_int(everyone.rank())) slowdown_ = slow.factor;
-    if (config_.pace_ms > 0) {
-      const std::chrono::duration<double, std::milli> step(config_.pace_ms * slowdown_);
-      pacer_.emplace(buckets_, std::chrono::duration_cast<Clock::duration>(step), config_.seed);
-    }
-    buckets_.on_gradient([this](grad::ParamId id) {
-      pacer_ && pacer_->rehearsing() ? pacer_->note(id) : exchange_->on_gradient(id);
-    });
   }
 
   nlohmann::json run() {
-    start_from_the_same_weights();
     // Where workers do not keep step, a fast one makes steps that a slow one does not.
     const std::int64_t ahead = strategy_.apart ? (plan_.total_steps - setup_.first_step) * all_.world() : 0;
-    data::Loader loader(training_, table_,
-                        {.seed = config_.seed,
-                         .batch = static_cast<std::size_t>(plan_.batch),
-                         .workers = static_cast<std::size_t>(all_.world()),
-                         .rank = static_cast<std::size_t>(to_int(all_.rank())),
-                         .first_step = static_cast<std::uint64_t>(setup_.first_step),
-                         .end_step = static_cast<std::uint64_t>(plan_.total_steps + ahead)});
-    while (exchange_->steps_done() < plan_.total_steps && loader.has_next()) {
+    data::Loader loader(*training_, {.seed = config_.seed,
+                                     .batch = static_cast<std::size_t>(plan_.batch),
+                                     .workers = static_cast<std::size_t>(all_.world()),
+                                     .rank = static_cast<std::size_t>(to_int(all_.rank())),
+                                     .first_step = static_cast<std::uint64_t>(setup_.first_step),
+                                     .end_step = static_cast<std::uint64_t>(plan_.total_steps + ahead)});
+    next_ = loader.next();
+    decide_routes(measure_densities(*next_));
+    start_from_the_same_weights();
+    while (exchange().steps_done() < plan_.total_steps && (next_ || loader.has_next())) {
       auto begin = Clock::now();
-      const data::Batch batch = loader.next();
+      const data::Batch batch = next_ ? *std::exchange(next_, std::nullopt) : loader.next();
       trace_.add(Lane::waiting, "data", begin, Clock::now());
-      if (pacer_ && series_.step.empty()) {
+      if (pacer_ && !pacer_->rehearsed()) {
         rehearse(batch);
         begin = Clock::now();
       }
-      step(batch, begin);
+      step(batch, loader, begin);
       after_step();
     }
-    exchange_->finish();
+    exchange().finish(exchange::Afterwards::nothing);
     conclude();
     return summarise();
   }
@@ -108,15 +93,125 @@ class Trainer {
     if (first()) sink_.emit(event);
   }
 
+  exchange::Exchange& exchange() { return *replica_->exchange; }
+  exchange::TableRows* rows() { return exchange().rows(); }
+
+  void make_replica(const std::vector<std::string>& by_rows) {
+    pacer_.reset();
+    replica_.reset();
+    replica_.emplace(Surroundings{*model_, strategy_, tuning_, config_.bucket_bytes, everyone_, all_, trace_},
+                     by_rows);
+    if (config_.pace_ms > 0) {
+      const std::chrono::duration<double, std::milli> step(config_.pace_ms * slowdown_);
+      pacer_.emplace(replica_->buckets, replica_->tables, std::chrono::duration_cast<Clock::duration>(step),
+                     config_.seed);
+    }
+    replica_->buckets.on_gradient([this](grad::ParamId id) {
+      pacer_ && pacer_->rehearsing() ? pacer_->note(id) : exchange().on_gradient(id);
+    });
+    replica_->tables.on_gradient([this](std::size_t table) {
+      pacer_ && pacer_->rehearsing() ? pacer_->note_table(table) : rows()->on_gradient(table);
+    });
+  }
+
+  // The fraction of each embedding's rows that a worker's step reads, as the first batch has it.
+  std::vector<double> measure_densities(const data::Batch& batch) {
+    std::vector<double> densities(embeddings_.size());
+    if (embeddings_.empty()) return densities;
+    const auto read = model_->rows_read(as_batch(batch));
+    TUTTI_CHECK(read.size() == embeddings_.size(), "{} tables, {} read", embeddings_.size(), read.size());
+    for (std::size_t t = 0; t < densities.size(); ++t) {
+      const auto rows = model_->named_parameters()[embeddings_[t]].size(0);
+      densities[t] =
+          static_cast<double>(std::get<0>(torch::_unique2(read[t])).numel()) / static_cast<double>(rows);
+    }
+    return mean_over_workers(std::move(densities));
+  }
+
+  std::vector<double> mean_over_workers(std::vector<double> values) {
+    all_.all_reduce({values.data(), values.size(), DType::f64}, collectives::ReduceOp::average, "densities");
+    return values;
+  }
+
+  exchange::ParameterFacts facts_of(const std::string& name, double density) const {
+    const auto parameter = model_->named_parameters()[name];
+    const bool table = std::ranges::find(embeddings_, name) != embeddings_.end();
+    return {.name = name,
+            .bytes = static_cast<std::size_t>(parameter.numel()) * sizeof(float),
+            .rows = table ? static_cast<std::size_t>(parameter.size(0)) : 0,
+            .density = density};
+  }
+
+  // Which parameters go which way, from how much of each embedding a step touches.
+  void decide_routes(const std::vector<double>& densities) {
+    if (!strategy_.hybrid) {
+      if (exchange::takes_rows(strategy_, tuning_)) by_rows_ = embeddings_;
+      return;
+    }
+    cluster_ = exchange::measure_cluster(all_, config_.servers);
+    std::vector<exchange::Route> routes;
+    for (const auto& item : model_->named_parameters()) {
+      const auto table = std::ranges::find(embeddings_, item.key());
+      const double density =
+          table == embeddings_.end() ? 1 : densities[static_cast<std::size_t>(table - embeddings_.begin())];
+      routes.push_back(exchange::route(facts_of(item.key(), density), cluster_));
+    }
+    take(std::move(routes));
+  }
+
+  void take(std::vector<exchange::Route> routes) {
+    routes_ = std::move(routes);
+    by_rows_ = exchange::by_servers(routes_);
+    for (const auto& line : exchange::table_of(routes_)) emit(observe::Note{line});
+  }
+
   void start_from_the_same_weights() {
+    if (by_rows_.empty() || strategy_.apart || config_.backup_workers > 0) {
+      search_.reset();  // nothing to cut, or nobody to agree with
+    } else if (search_) {
+      tuning_.partitions = search_->first();
+    }
+    make_replica(by_rows_);
     if (setup_.checkpoint) {
-      if (first()) restore(checkpoint::load(*setup_.checkpoint), buckets_, updater_);
+      if (first()) {
+        restore(checkpoint::load(*setup_.checkpoint), replica_->buckets, replica_->tables, replica_->updater);
+      }
       emit(observe::Resumed{setup_.first_step, *setup_.checkpoint});
     }
-    exchange_->start(setup_.first_step, setup_.checkpoint.has_value());
+    exchange().start(setup_.first_step, setup_.checkpoint.has_value());
+    const auto& buckets = replica_->buckets;
     emit(observe::RunStarted{
         setup_.first_step, plan_.total_steps, info_.parameters,
-        exchange::describe(strategy_, all_, tuning_, buckets_.layout(0).count * sizeof(float))});
+        exchange::describe(strategy_, all_, tuning_,
+                           buckets.size() > 0 ? buckets.layout(0).count * sizeof(float) : 0)});
+  }
+
+  // Ends the exchange and begins another, with other tables by rows or other partitions. Parameters stay
+  // where they are; the optimizer's state goes along.
+  void begin_anew() {
+    const std::int64_t done = exchange().steps_done();
+    exchange().finish(exchange::Afterwards::another_session);
+    bytes_before_ += exchange().bytes_sent();
+    std::optional<Snapshot> state;
+    if (first()) state = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater);
+    make_replica(by_rows_);
+    if (first()) restore_optimizer(*state, replica_->buckets, replica_->tables, replica_->updater);
+    exchange().start(done, true);
+  }
+
+  // A table that has turned dense goes by all-reduce from the next epoch on.
+  void reroute() {
+    if (!strategy_.hybrid || by_rows_.empty()) return;
+    const auto densities = mean_over_workers(rows()->take_densities());
+    auto routes = routes_;
+    for (std::size_t t = 0; t < densities.size(); ++t) {
+      const auto& name = replica_->tables.name(t);
+      *std::ranges::find(routes, name, &exchange::Route::parameter) =
+          exchange::route(facts_of(name, densities[t]), cluster_);
+    }
+    if (exchange::by_servers(routes) == by_rows_) return;
+    take(std::move(routes));
+    begin_anew();
   }
 
   // Computes a step that does not count, to learn where in a step each gradient comes.
@@ -129,7 +224,8 @@ class Trainer {
   // The loss, if one was computed.
   std::optional<double> compute(const data::Batch& batch) {
     if (pacer_) {
-      pacer_->run([this](grad::ParamId id) { exchange_->on_gradient(id); });
+      pacer_->run([this](grad::ParamId id) { exchange().on_gradient(id); },
+                  [this](std::size_t table) { rows()->on_gradient(table); });
       return std::nullopt;
     }
     if (batch.count == 0) return std::nullopt;
@@ -141,17 +237,18 @@ class Trainer {
   }
 
   // Forward, backward, exchange, update. `begin` is when the step began to wait for its data.
-  void step(const data::Batch& batch, Clock::time_point begin) {
+  void step(const data::Batch& batch, data::Loader& loader, Clock::time_point begin) {
     const auto index = static_cast<std::int64_t>(batch.step);
     const double lr = optim::scaled_lr(plan_.warm_up, index);
-    updater_.begin_step(index + 1, lr);
+    replica_->updater.begin_step(index + 1, lr);
     // Seeded by the step, so that a resumed run draws what the undisturbed one drew.
     torch::manual_seed(mix_seed({config_.seed, batch.step, static_cast<std::uint64_t>(to_int(all_.rank()))}));
     const auto computing = Clock::now();
     const auto loss = compute(batch);
-    exchange_->finish_step();
+    look_ahead(loader);
+    exchange().finish_step();
     const auto end = Clock::now();
-    const auto times = exchange_->times();
+    const auto times = exchange().times();
 
     series_.step.push_back(milliseconds(end - begin));
     series_.compute.push_back(milliseconds(end - computing - times.exposed));
@@ -159,7 +256,7 @@ class Trainer {
     series_.exposed.push_back(milliseconds(times.exposed));
     if (loss) series_.loss.push_back(*loss);
     samples_ += static_cast<std::int64_t>(batch.count);
-    emit(observe::StepDone{.step = strategy_.apart ? exchange_->steps_done() : index + 1,
+    emit(observe::StepDone{.step = strategy_.apart ? exchange().steps_done() : index + 1,
                            .total_steps = plan_.total_steps,
                            .epoch = plan_.epoch_of(index) + 1,
                            .samples = static_cast<std::int64_t>(batch.global_count),
@@ -171,18 +268,32 @@ class Trainer {
                            .exposed_exchange_ms = series_.exposed.back()});
   }
 
+  models::Batch as_batch(const data::Batch& batch) const {
+    return as_tensors(batch.fields, info_.fields, batch.count, channels_last_);
+  }
+
+  // Tells the exchange which rows the next step reads.
+  void look_ahead(data::Loader& loader) {
+    if (rows() == nullptr || !loader.has_next()) return;
+    next_ = loader.next();
+    if (next_->count == 0) return;
+    const auto read = model_->rows_read(as_batch(*next_));
+    for (std::size_t t = 0; t < replica_->tables.size(); ++t) {
+      const auto at = std::ranges::find(embeddings_, replica_->tables.name(t)) - embeddings_.begin();
+      const auto numbers = read[static_cast<std::size_t>(at)].contiguous();
+      rows()->expect(t, {numbers.data_ptr<std::int64_t>(), static_cast<std::size_t>(numbers.numel())});
+    }
+  }
+
   double forward_and_backward(const data::Batch& batch) {
     const auto begin = Clock::now();
-    const auto count = static_cast<std::int64_t>(batch.count);
-    const auto images = as_images(batch.pixels.data(), count, info_, channels_last_);
-    const auto labels =
-        torch::from_blob(const_cast<std::int64_t*>(batch.labels.data()), {count}, torch::kInt64);
-    torch::Tensor loss = torch::nn::functional::cross_entropy(model_->forward(images), labels);
+    torch::Tensor loss = model_->loss(as_batch(batch));
     const auto forward_done = Clock::now();
     trace_.add(Lane::compute, "forward", begin, forward_done);
     // The mean of the ranks' gradients shall be the gradient of the mean over all samples, also where the
     // last batch of an epoch is not shared evenly.
-    const double weight = static_cast<double>(count) * all_.world() / static_cast<double>(batch.global_count);
+    const double weight =
+        static_cast<double>(batch.count) * all_.world() / static_cast<double>(batch.global_count);
     (weight == 1.0 ? loss : loss * weight).backward();
     trace_.add(Lane::compute, "backward", forward_done, Clock::now());
     const auto value = loss.item<double>();
@@ -195,7 +306,7 @@ class Trainer {
 
   // Between steps; the last one is followed by conclude().
   void after_step() {
-    const std::int64_t before = std::exchange(steps_seen_, exchange_->steps_done());
+    const std::int64_t before = std::exchange(steps_seen_, exchange().steps_done());
     if (steps_seen_ >= plan_.total_steps) return;
     // A worker that was late may have skipped steps.
     const auto passed = [&](std::int64_t every) { return steps_seen_ / every > before / every; };
@@ -207,9 +318,24 @@ class Trainer {
       evaluate_now(steps_seen_, together ? &all_ : nullptr);
     }
     const bool due = config_.checkpoint_every > 0 ? passed(config_.checkpoint_every) : epoch_done;
-    if (!first() || !due) return;
-    exchange_->fetch_state();
-    save(steps_seen_);
+    if (first() && due) {
+      exchange().fetch_state();
+      save(steps_seen_);
+    }
+    if (epoch_done && together) reroute();
+    if (search_) search_partitions();
+  }
+
+  void search_partitions() {
+    if (rows() == nullptr) return search_.reset();  // all tables have turned dense
+    const auto partitions = search_->after_step(rows()->last_wait(), all_);
+    if (partitions) {
+      tuning_.partitions = *partitions;
+      begin_anew();
+    }
+    if (search_->choice() && !std::exchange(partitions_said_, true)) {
+      emit(observe::Note{fmt::format("partitions: {}", search_->choice()->reason)});
+    }
   }
 
   // Everyone is here, with the same parameters.
@@ -219,7 +345,8 @@ class Trainer {
   }
 
   void evaluate_now(std::int64_t done, collectives::Communicator* all) {
-    evaluation_ = evaluate(*model_, info_, channels_last_, test_, table_, all);
+    if (rows() != nullptr && done < plan_.total_steps) rows()->fetch_all();
+    evaluation_ = evaluate(*model_, channels_last_, *test_, all);
     emit(observe::Evaluated{.step = done,
                             .epoch = plan_.epoch_of(done - 1) + 1,
                             .samples = evaluation_->samples,
@@ -228,8 +355,8 @@ class Trainer {
   }
 
   void save(std::int64_t done) {
-    const auto parameters = snapshot_parameters(buckets_);
-    const auto optimizer = snapshot_optimizer(buckets_, updater_);
+    const auto parameters = snapshot_parameters(replica_->buckets, replica_->tables);
+    const auto optimizer = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater);
     const auto path = checkpoint::save(config_.out, done, parameters.views(), optimizer.views(),
                                        {{"config", config_}, {"version", kVersion}});
     emit(observe::CheckpointSaved{done, path.string()});
@@ -249,8 +376,9 @@ class Trainer {
     r.steps = static_cast<std::int64_t>(series_.step.size());
     r.samples = samples_;
     r.seconds = std::accumulate(series_.step.begin(), series_.step.end(), 0.0) / 1000.0;
-    r.bytes_sent = exchange_->bytes_sent();
-    r.parameters_sha256 = to_hex(checkpoint::parameters_digest(snapshot_parameters(buckets_).views()));
+    r.bytes_sent = bytes_before_ + exchange().bytes_sent();
+    r.parameters_sha256 = to_hex(
+        checkpoint::parameters_digest(snapshot_parameters(replica_->buckets, replica_->tables).views()));
     return r;
   }
 
@@ -318,7 +446,10 @@ class Trainer {
         {"replicas_sha256", replicas},
         {"config", config_},
         {"version", kVersion}};
-    s.update(exchange_->report());
+    s.update(exchange().report());
+    if (!routes_.empty()) s["routes"] = exchange::to_json(routes_);
+    if (!by_rows_.empty()) s["partitions"] = tuning_.partitions;
+    if (search_) s["partition_search"] = search_->report();
     if (pacer_) s["train_loss"] = nullptr;
     if (evaluation_) {
       s["test_loss"] = evaluation_->loss;
@@ -332,21 +463,27 @@ class Trainer {
   const config::TrainConfig& config_;
   observe::EventSink& sink_;
   const models::ModelInfo& info_;
-  const data::DatasetInfo& dataset_;
   const bool channels_last_;
   const exchange::Strategy& strategy_;
-  data::ImageSet training_;
-  data::ImageSet test_;
-  data::PixelTable table_;
+  std::unique_ptr<data::Samples> training_;
+  std::unique_ptr<data::Samples> test_;
   RunPlan plan_;
   exchange::Tuning tuning_;
+  net::Transport& everyone_;
   net::Group workers_;
   collectives::Communicator all_;  // the workers
   observe::Trace trace_;
   std::shared_ptr<models::Model> model_;
-  grad::Buckets buckets_;
-  exchange::Updater updater_;
-  std::unique_ptr<exchange::Exchange> exchange_;
+  const std::vector<std::string> embeddings_ = grad::embedding_names(*model_);
+  std::vector<std::string> by_rows_;  // of these, which travel as rows
+  exchange::ClusterFacts cluster_;
+  std::vector<exchange::Route> routes_;  // of hybrid
+  std::optional<PartitionSearch> search_ =
+      config_.partitions == "auto" ? std::optional(PartitionSearch(config_.servers)) : std::nullopt;
+  bool partitions_said_ = false;
+  std::optional<Replica> replica_;
+  std::uint64_t bytes_before_ = 0;  // sent by exchanges that have ended
+  std::optional<data::Batch> next_;
 
   std::int64_t steps_seen_ = setup_.first_step;
   double slowdown_ = 1;

@@ -1,0 +1,46 @@
+// Dense gradients by all-reduce, rows of embedding tables by servers, both while backward goes on.
+//
+//   backward:    [layer 4][layer 3][layer 2][embedding]
+//   bucket 0:             [ average ]
+//   bucket 1:                               [ average ]
+//   table:                                  [push rows][update][pull the next step's rows]
+//   finish_step:                            [waits for the rows][waits][update 0][update 1]
+//
+// Which parameter goes which way is decided by exchange/router.h.
+#pragma once
+
+#include "exchange/overlapped.h"
+#include "exchange/strategy.h"
+#include "exchange/table_rows.h"
+
+namespace tutti::exchange {
+
+class Hybrid final : public Exchange {
+ public:
+  // Introduces itself to the servers. `parts` and `tuning` outlive it.
+  Hybrid(const Parts& parts, const Tuning& tuning);
+
+  void start(std::int64_t step, bool with_state) override;
+  void on_gradient(grad::ParamId id) override { dense_.on_gradient(id); }
+  void finish_step() override;
+  std::int64_t steps_done() const override { return dense_.steps_done(); }
+  void fetch_state() override;
+  void finish(Afterwards afterwards) override;
+  ExchangeTimes times() const override { return times_; }
+  std::uint64_t bytes_sent() const override { return dense_.bytes_sent() + client_.bytes_sent(); }
+  nlohmann::json report() const override;
+  TableRows* rows() override { return has_tables_ ? &rows_ : nullptr; }
+
+ private:
+  const bool has_tables_;
+  Updater& updater_;
+  collectives::Communicator& workers_;
+  observe::Trace& trace_;
+  ps::Client client_;
+  TableRows rows_;
+  ExchangeTimes times_;
+  std::vector<ps::ServerReport> reports_;
+  Overlapped dense_;
+};
+
+}  // namespace tutti::exchange

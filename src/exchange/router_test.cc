@@ -1,0 +1,60 @@
+#include "exchange/router.h"
+
+#include <gtest/gtest.h>
+
+#include "net/inproc.h"
+
+namespace tutti::exchange {
+namespace {
+
+constexpr ClusterFacts kCluster{
+    .workers = 4, .servers = 2, .bytes_per_second = 1e9, .seconds_per_message = 2e-5};
+
+TEST(Router, WhatIsNoTableGoesByAllReduceAndSaysItsSize) {
+  const auto r = route({.name = "dense.weight", .bytes = 4'700'000}, kCluster);
+  EXPECT_EQ(r.way, Way::all_reduce);
+  EXPECT_EQ(r.reason, "dense: 4.7 MB");
+}
+
+TEST(Router, TableOfWhichLittleIsTouchedGoesToTheServers) {
+  const auto r =
+      route({.name = "words", .bytes = 256'000'000, .rows = 1'000'000, .density = 0.004}, kCluster);
+  EXPECT_EQ(r.way, Way::servers);
+  EXPECT_EQ(r.reason, "sparse: 0.4 % of rows");
+  EXPECT_LT(r.servers_seconds, r.all_reduce_seconds);
+}
+
+TEST(Router, TableThatIsMostlyTouchedIsDense) {
+  const auto r = route({.name = "words", .bytes = 256'000'000, .rows = 1'000'000, .density = 0.62}, kCluster);
+  EXPECT_EQ(r.way, Way::all_reduce);
+  EXPECT_EQ(r.reason, "dense: 62.0 % of rows");
+}
+
+TEST(Router, SmallTableIsNotWorthItsMessages) {
+  const auto r = route({.name = "letters", .bytes = 2'000, .rows = 26, .density = 0.01}, kCluster);
+  EXPECT_EQ(r.way, Way::all_reduce);
+  EXPECT_EQ(r.reason, "small: 2.0 KB, messages cost more");
+}
+
+TEST(Router, FewerServersForMoreWorkersMakeRowsDearer) {
+  const ParameterFacts table{.name = "words", .bytes = 64'000'000, .rows = 100'000, .density = 0.2};
+  EXPECT_EQ(route(table, {.workers = 4, .servers = 4}).way, Way::servers);
+  EXPECT_EQ(route(table, {.workers = 4, .servers = 1}).way, Way::all_reduce);
+  EXPECT_EQ(route(table, {.workers = 1, .servers = 1}).way, Way::all_reduce);  // nobody to exchange with
+}
+
+TEST(Router, LinkIsTheSameToEveryWorker) {
+  std::vector<ClusterFacts> seen(3);
+  net::run_as_threads(net::Medium::memory, 3, std::chrono::seconds(60), [&](net::Transport& t) {
+    collectives::Communicator all(t);
+    seen[static_cast<std::size_t>(to_int(t.rank()))] = measure_cluster(all, 1);
+  });
+  for (const auto& c : seen) {
+    EXPECT_EQ(c.bytes_per_second, seen[0].bytes_per_second);
+    EXPECT_GT(c.bytes_per_second, 1e6);
+    EXPECT_GT(c.seconds_per_message, 0);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::exchange

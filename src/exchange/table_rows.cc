@@ -1,0 +1,72 @@
+#include "exchange/table_rows.h"
+
+#include <algorithm>
+
+namespace tutti::exchange {
+
+TableRows::TableRows(const grad::Tables& tables, const Updater& updater, ps::Client& client)
+    : tables_(tables),
+      updater_(updater),
+      client_(client),
+      pushed_(tables.size()),
+      expected_(tables.size()),
+      touched_(tables.size()) {}
+
+void TableRows::on_gradient(std::size_t table) {
+  const auto gradient = tables_.take_gradient(table);
+  const auto count = static_cast<std::size_t>(gradient.rows.numel());
+  auto sums = ps::sum_repeated_rows({gradient.rows.data_ptr<std::int64_t>(), count},
+                                    {gradient.values.data_ptr<float>(), count * tables_.width(table)},
+                                    tables_.width(table));
+  touched_[table] += static_cast<double>(sums.rows.size());
+  pushed_[table] = true;
+  client_.push_rows(table, std::move(sums), updater_.lr());
+}
+
+void TableRows::expect(std::size_t table, std::span<const std::int64_t> rows) {
+  auto& expected = expected_[table];
+  expected.assign(rows.begin(), rows.end());
+  std::ranges::sort(expected);
+  const auto repeated = std::ranges::unique(expected);
+  expected.erase(repeated.begin(), repeated.end());
+}
+
+void TableRows::finish_step() {
+  const auto begin = Clock::now();
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    if (!pushed_[t]) on_gradient(t);
+  }
+  client_.wait_rows();  // what comes back shall have this step in it
+  for (std::size_t t = 0; t < tables_.size(); ++t) client_.pull_rows(t, std::exchange(expected_[t], {}));
+  client_.wait_rows();
+  pushed_.assign(pushed_.size(), false);
+  ++steps_;
+  last_wait_ = Clock::now() - begin;
+}
+
+std::vector<double> TableRows::take_densities() {
+  std::vector<double> densities;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    const double readings = static_cast<double>(std::max<std::int64_t>(1, steps_)) *
+                            static_cast<double>(std::max<std::size_t>(1, tables_.rows(t)));
+    densities.push_back(std::exchange(touched_[t], 0.0) / readings);
+  }
+  steps_ = 0;
+  return densities;
+}
+
+std::vector<ps::TableShape> shapes_of(const grad::Tables& tables) {
+  std::vector<ps::TableShape> shapes;
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    shapes.push_back({tables.name(t), tables.rows(t), tables.width(t)});
+  }
+  return shapes;
+}
+
+std::vector<ps::ClientTable> client_tables(const grad::Tables& tables) {
+  std::vector<ps::ClientTable> list;
+  for (std::size_t t = 0; t < tables.size(); ++t) list.push_back({tables.values(t)});
+  return list;
+}
+
+}  // namespace tutti::exchange

@@ -1,0 +1,58 @@
+// A worker's embedding tables (src/grad/tables.h) against the servers that hold them.
+//
+// Forward reads rows of the worker's own copy. Their gradients leave as rows, and before the next step the
+// rows that it will read come back; all others may be old.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "exchange/updater.h"
+#include "grad/tables.h"
+#include "ps/client.h"
+
+namespace tutti::exchange {
+
+// Used by the trainer's thread, but for on_gradient, which comes from backward's while the trainer waits in
+// backward. Calls that wait for servers throw PeerLost and Timeout.
+class TableRows {
+ public:
+  // All arguments outlive it; the client has exactly these tables.
+  TableRows(const grad::Tables& tables, const Updater& updater, ps::Client& client);
+
+  // This table's gradient is final for this step. Never blocks on a peer.
+  void on_gradient(std::size_t table);
+
+  // The next step reads these rows, among repetitions; told before the step in progress is finished.
+  void expect(std::size_t table, std::span<const std::int64_t> rows);
+
+  // On return every table's gradient has been counted, and the expected rows are as the servers have them.
+  void finish_step();
+
+  // How long the last finish_step() took.
+  Clock::duration last_wait() const { return last_wait_; }
+
+  // On return all rows are.
+  void fetch_all() { client_.pull_tables(); }
+
+  // The fraction of each table's rows that a step has touched, as a mean over the steps since it was last
+  // asked.
+  std::vector<double> take_densities();
+
+ private:
+  const grad::Tables& tables_;
+  const Updater& updater_;
+  ps::Client& client_;
+  std::vector<bool> pushed_;
+  std::vector<std::vector<std::uint32_t>> expected_;  // by table, rising
+  std::vector<double> touched_;                       // by table: rows, over all steps
+  std::int64_t steps_ = 0;
+  Clock::duration last_wait_{};
+};
+
+// What the servers are told of the tables, and where the client finds them.
+std::vector<ps::TableShape> shapes_of(const grad::Tables& tables);
+std::vector<ps::ClientTable> client_tables(const grad::Tables& tables);
+
+}  // namespace tutti::exchange

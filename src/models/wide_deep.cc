@@ -1,0 +1,49 @@
+#include "models/wide_deep.h"
+
+namespace tutti::models {
+
+namespace F = torch::nn::functional;
+
+std::vector<Field> WideDeep::fields() {
+  return {{"numbers", DType::f32, {kNumbers}},
+          {"categories", DType::i64, {kCategories}, kRows},
+          {"click", DType::f32, {}}};
+}
+
+WideDeep::WideDeep()
+    : wide_(register_module("wide", torch::nn::Embedding(kRows, 1))),
+      deep_(register_module("deep", torch::nn::Embedding(kRows, kWidth))),
+      dense1_(register_module("dense1", torch::nn::Linear(kIn, kHidden1))),
+      dense2_(register_module("dense2", torch::nn::Linear(kHidden1, kHidden2))),
+      dense3_(register_module("dense3", torch::nn::Linear(kHidden2, 1))) {
+  const torch::NoGradGuard no_grad;
+  wide_->weight.zero_();
+  deep_->weight.normal_(0, 0.05);
+}
+
+torch::Tensor WideDeep::forward(const Batch& batch) {
+  const auto wide = wide_(batch[1]).sum({1, 2});
+  auto x = torch::cat({batch[0], deep_(batch[1]).flatten(1)}, 1);
+  x = dense1_(x).relu_();
+  x = dense2_(x).relu_();
+  return wide + dense3_(x).squeeze(1);
+}
+
+torch::Tensor WideDeep::loss(const Batch& batch) {
+  return F::binary_cross_entropy_with_logits(forward(batch), batch[2]);
+}
+
+Score WideDeep::score(const Batch& batch) {
+  const auto scores = forward(batch);
+  const auto sum = F::binary_cross_entropy_with_logits(
+      scores, batch[2], F::BinaryCrossEntropyWithLogitsFuncOptions().reduction(torch::kSum));
+  return {sum.item<double>(), scores.gt(0).eq(batch[2].gt(0.5)).sum().item<double>(),
+          static_cast<double>(scores.size(0))};
+}
+
+std::vector<torch::Tensor> WideDeep::rows_read(const Batch& batch) const {
+  const auto rows = batch[1].flatten();
+  return {rows, rows};
+}
+
+}  // namespace tutti::models

@@ -1,0 +1,154 @@
+// The client's half for rows of tables.
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/simd.h"
+#include "ps/client.h"
+
+namespace tutti::ps {
+
+using net::Activity;
+
+void Client::start_tables(std::int64_t version, const std::vector<StateSlot>& state) {
+  const Activity doing{"sending initial rows"};
+  for (std::uint32_t id = 0; id < parts_.size(); ++id) {
+    const TablePart& p = parts_[id].where;
+    Header header{
+        .verb = Verb::start_rows, .piece = id, .version = version, .bytes = p.rows * p.width * sizeof(float)};
+    const auto send_slot = [&](std::span<float> table) {
+      send(transport_, server_rank(p.server), header, std::as_bytes(rows_of(table, p)), doing);
+      ++header.slot;
+    };
+    send_slot(tables_[p.table].values);
+    for (const StateSlot& slot : state) send_slot(slot.tables[p.table]);
+    const std::scoped_lock lock(mutex_);
+    parts_[id].version = version;
+  }
+  // A row of each, which is answered when all of it has arrived.
+  for (std::size_t id = 0; id < parts_.size(); ++id) {
+    const auto row = static_cast<std::uint32_t>(parts_[id].where.first_row);
+    enqueue([this, id, row] { send_wish(id, {row}); });
+  }
+  wait_rows();
+}
+
+std::pair<std::size_t, std::size_t> Client::rows_in(const TablePart& part,
+                                                    std::span<const std::uint32_t> rows) {
+  const auto first = std::ranges::lower_bound(rows, part.first_row);
+  const auto last = std::ranges::lower_bound(rows, part.first_row + part.rows);
+  return {static_cast<std::size_t>(first - rows.begin()), static_cast<std::size_t>(last - rows.begin())};
+}
+
+void Client::push_rows(std::size_t table, RowGradients gradients, double lr) {
+  const auto shared = std::make_shared<const RowGradients>(std::move(gradients));
+  for (std::size_t id = 0; id < parts_.size(); ++id) {
+    const TablePart& p = parts_[id].where;
+    if (p.table != table) continue;
+    const auto [first, last] = rows_in(p, shared->rows);
+    enqueue([this, id, lr, shared, rows = std::span(shared->rows).subspan(first, last - first),
+             values = std::span(shared->values).subspan(first * p.width, (last - first) * p.width)] {
+      send_rows(id, rows, values, lr);
+    });
+  }
+}
+
+void Client::send_rows(std::size_t id, std::span<const std::uint32_t> rows, std::span<const float> values,
+                       double lr) {
+  const auto bytes = std::as_bytes(values);
+  Header header{.verb = Verb::push_rows,
+                .piece = static_cast<std::uint32_t>(id),
+                .slot = static_cast<std::uint32_t>(rows.size()),
+                .lr = lr,
+                .bytes = bytes.size()};
+  {
+    const std::scoped_lock lock(mutex_);
+    header.version = parts_[id].version;
+    header.sequence = ++sequence_;
+    bytes_sent_ += sizeof header + rows.size_bytes() + bytes.size();
+  }
+  const Activity doing{"pushing rows"};
+  const Rank server = server_rank(parts_[id].where.server);
+  net::send(transport_, server, std::as_bytes(std::span(&header, 1)), doing);
+  if (rows.empty()) return;
+  net::send(transport_, server, std::as_bytes(rows), doing);
+  net::send(transport_, server, bytes, doing);
+}
+
+// In portions: while one is laid into the table here, the next is picked out of the server's.
+void Client::pull_rows(std::size_t table, std::span<const std::uint32_t> rows) {
+  constexpr std::size_t kPortion = 1024;
+  for (std::size_t id = 0; id < parts_.size(); ++id) {
+    const TablePart& p = parts_[id].where;
+    if (p.table != table) continue;
+    const auto [first, last] = rows_in(p, rows);
+    for (std::size_t at = first; at < last; at += kPortion) {
+      const auto portion = rows.subspan(at, std::min(kPortion, last - at));
+      enqueue([this, id, own = std::vector(portion.begin(), portion.end())] { send_wish(id, own); });
+    }
+  }
+}
+
+void Client::send_wish(std::size_t id, const std::vector<std::uint32_t>& rows) {
+  const Header header{.verb = Verb::pull_rows,
+                      .piece = static_cast<std::uint32_t>(id),
+                      .slot = static_cast<std::uint32_t>(rows.size())};
+  {
+    const std::scoped_lock lock(mutex_);
+    parts_[id].wanted.push_back(rows);
+    bytes_sent_ += sizeof header + rows.size() * sizeof(std::uint32_t);
+  }
+  const Activity doing{"pulling rows"};
+  const Rank server = server_rank(parts_[id].where.server);
+  net::send(transport_, server, std::as_bytes(std::span(&header, 1)), doing);
+  net::send(transport_, server, std::as_bytes(std::span(rows)), doing);
+}
+
+void Client::wait_rows() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return failure_ || rows_away_ == 0; });
+  rethrow();
+}
+
+void Client::pull_tables() {
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    std::vector<std::uint32_t> all(shapes_[t].rows);
+    std::iota(all.begin(), all.end(), std::uint32_t{0});
+    pull_rows(t, all);
+  }
+  wait_rows();
+}
+
+void Client::rows_counted(const Header& header) {
+  const std::scoped_lock lock(mutex_);
+  if (rows_away_ == 0) throw ProtocolError(fmt::format("part {}: nothing was to be counted", header.piece));
+  parts_[header.piece].version = header.version;
+  if (away_ + --rows_away_ == 0) busy_ += Clock::now() - busy_since_;
+}
+
+void Client::rows_came(const Header& header, Rank from, const Activity& doing) {
+  std::vector<std::uint32_t> rows;
+  {
+    const std::scoped_lock lock(mutex_);
+    auto& wanted = parts_[header.piece].wanted;
+    if (wanted.empty() || wanted.front().size() != header.slot) {
+      throw ProtocolError(fmt::format("rank {}: rank {} sent {} rows that nobody asked for",
+                                      to_int(transport_.rank()), to_int(from), header.slot));
+    }
+    rows = std::move(wanted.front());
+    wanted.pop_front();
+  }
+  const TablePart& p = parts_[header.piece].where;
+  incoming_rows_.resize(rows.size() * p.width);
+  receive_payload(transport_, from, header, std::as_writable_bytes(std::span(incoming_rows_)), doing);
+  float* const table = tables_[p.table].values.data();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i + kRowsAhead < rows.size()) prefetch_row(table + rows[i + kRowsAhead] * p.width, p.width);
+    std::copy_n(incoming_rows_.data() + i * p.width, p.width, table + rows[i] * p.width);
+  }
+  const std::scoped_lock lock(mutex_);
+  parts_[header.piece].version = header.version;
+  if (away_ + --rows_away_ == 0) busy_ += Clock::now() - busy_since_;
+}
+
+}  // namespace tutti::ps

@@ -1,0 +1,200 @@
+#include "ps/held_pieces.h"
+
+#include <thread>
+
+#include "optim/step.h"
+#include "ps/layout.h"
+
+namespace tutti::ps {
+
+HeldPieces::HeldPieces(Desk& desk, const Contents& contents) : desk_(desk) {
+  const ServerOptions& options = desk.options;
+  const auto all = cut_into_pieces(contents.buckets, options.servers, contents.piece_bytes);
+  std::size_t bytes = 0;
+  for (const Piece& p : all) {
+    if (p.server == desk.self) bytes = p.memory_at + sizeof(Gate) + p.count * sizeof(float);
+  }
+  const auto room = make_room(bytes);
+  const bool travels = desk.transport.peer_memory() == nullptr;
+  const auto workers = static_cast<std::size_t>(options.workers);
+  pieces_.resize(all.size());
+  for (std::uint32_t id = 0; id < all.size(); ++id) {
+    const Piece& p = all[id];
+    if (p.server != desk.self) continue;
+    auto held = std::make_unique<Held>();
+    held->id = id;
+    held->count = p.count;
+    held->gate = reinterpret_cast<Gate*>(room.data() + p.memory_at);
+    held->values = {reinterpret_cast<float*>(room.data() + p.memory_at + sizeof(Gate)), p.count};
+    if (options.role == Role::update) {
+      held->state.assign(static_cast<std::size_t>(optim::state_slots(options.optimizer.kind)),
+                         std::vector<float>(p.count));
+    }
+    if (travels) held->inbox.assign(workers, std::vector<float>(p.count));
+    held->gradients.resize(workers);
+    held->lr.resize(workers);
+    held->answering.resize(workers);
+    held->ledger.emplace(options.policy);
+    desk.report.parameter_bytes += p.count * sizeof(float);
+    pieces_[id] = std::move(held);
+  }
+}
+
+std::span<std::byte> HeldPieces::make_room(std::size_t bytes) {
+  if (net::PeerMemory* memory = desk_.transport.peer_memory()) {
+    const auto room = memory->arena(desk_.transport.rank());
+    if (bytes > room.size())
+      throw RunError(fmt::format("server {}: {} bytes do not fit in {}", desk_.self, bytes, room.size()));
+    return room;
+  }
+  const std::size_t lines = bytes / sizeof(Line) + 1;
+  own_ = std::make_unique<Line[]>(lines);
+  return std::as_writable_bytes(std::span(own_.get(), lines));
+}
+
+HeldPieces::Held& HeldPieces::find(Rank from, const Header& header) {
+  if (header.piece >= pieces_.size() || !pieces_[header.piece]) {
+    throw ProtocolError(fmt::format("worker {} asked server {} for piece {}, which it does not hold",
+                                    to_int(from), desk_.self, header.piece));
+  }
+  return *pieces_[header.piece];
+}
+
+void HeldPieces::on_push(Rank from, const Header& header) {
+  Held& held = find(from, header);
+  const auto w = static_cast<std::size_t>(to_int(from));
+  const Ruling ruling = held.ledger->on_push(push_of(from, header));
+  const bool keep = ruling.gradient == Ruling::Gradient::keep;
+  take_gradient(from, header, held, keep);
+  if (!ruling.repeated) held.answering[w] = Answering{header.slot};
+  if (keep) held.lr[w] = desk_.rate_of(header, ruling);
+  desk_.count(ruling);
+  follow(held, ruling);
+}
+
+// A gradient that does not count is read all the same, into nowhere: the next message stands behind it.
+void HeldPieces::take_gradient(Rank from, const Header& header, Held& held, bool keep) {
+  const auto w = static_cast<std::size_t>(to_int(from));
+  const std::size_t bytes = held.count * sizeof(float);
+  if (net::PeerMemory* memory = desk_.transport.peer_memory()) {
+    const auto arena = memory->arena(from);
+    if (header.bytes != 0 || header.memory_at % alignof(float) != 0 || header.memory_at > arena.size() ||
+        arena.size() - header.memory_at < bytes) {
+      throw ProtocolError(
+          fmt::format("worker {}: no gradient of piece {} at {}", w, held.id, header.memory_at));
+    }
+    if (keep)
+      held.gradients[w] = {reinterpret_cast<const float*>(arena.data() + header.memory_at), held.count};
+    return;
+  }
+  if (!keep) scratch_.resize(held.count);
+  const std::span<float> into = keep ? std::span(held.inbox[w]) : std::span(scratch_);
+  receive_payload(desk_.transport, from, header, std::as_writable_bytes(into), {"receiving a gradient"});
+  if (keep) held.gradients[w] = into;
+}
+
+void HeldPieces::follow(Held& held, const Ruling& ruling) {
+  if (!ruling.update_from.empty()) update(held, ruling.update_from);
+  for (const Answer& a : ruling.answers) {
+    desk_.report.max_lead = std::max(desk_.report.max_lead, a.lead);
+    reply(held, a.worker, held.answering[static_cast<std::size_t>(a.worker)]);
+  }
+  held.patience.note(*held.ledger, ruling);
+}
+
+void HeldPieces::update(Held& held, const std::vector<int>& from) {
+  const ServerOptions& options = desk_.options;
+  std::vector<std::span<const float>> gradients;
+  for (const int w : from) gradients.push_back(held.gradients[static_cast<std::size_t>(w)]);
+  std::optional<WriteLock> lock;
+  if (!stable()) {
+    lock.emplace(*held.gate, Deadline::in(options.timeout));
+  } else {  // every worker has pushed again, so it has its answer; the outbox is about to notice
+    while (held.unsent.load() > 0) {
+      desk_.outbox.check();
+      std::this_thread::yield();
+    }
+  }
+  if (options.role == Role::mean) return optim::average(held.values, gradients);
+  std::span<const float> mean = gradients[0];
+  if (gradients.size() > 1) {
+    scratch_.resize(held.count);
+    optim::average(scratch_, gradients);
+    mean = scratch_;
+  }
+  const std::vector<std::span<float>> state(held.state.begin(), held.state.end());
+  optim::step(options.optimizer, held.lr[static_cast<std::size_t>(from[0])], held.ledger->version(),
+              held.values, mean, state);
+}
+
+// Whether a version is never made while somebody may still be reading the one before.
+bool HeldPieces::stable() const {
+  return desk_.options.policy.consistency == Consistency::sync && desk_.options.policy.backup == 0;
+}
+
+void HeldPieces::on_pull(Rank from, const Header& header) {
+  reply(find(from, header), to_int(from), Answering::whole);
+}
+
+// In shared memory a reply is a header, which is gone in no time; what travels is left to the outbox. What
+// the next forward pass needs first was in the last bucket: the highest piece is the most urgent.
+void HeldPieces::reply(Held& held, int worker, Answering answering) {
+  const Header header{.verb = Verb::piece,
+                      .piece = held.id,
+                      .slot = static_cast<std::uint32_t>(answering),
+                      .version = held.ledger->version()};
+  if (desk_.transport.peer_memory() != nullptr) {
+    return desk_.outbox.send_now([&] { send_piece(held, worker, header); });
+  }
+  held.unsent.fetch_add(1);
+  desk_.outbox.post(held.id, [this, &held, worker, header] {
+    send_piece(held, worker, header);
+    held.unsent.fetch_sub(1);
+  });
+}
+
+void HeldPieces::send_piece(Held& held, int worker, const Header& header) {
+  const net::Activity doing{"sending parameters"};
+  const std::size_t bytes = Answering{header.slot} == Answering::whole ? held.count * sizeof(float) : 0;
+  desk_.bytes_sent += bytes;
+  if (bytes == 0 || desk_.transport.peer_memory() != nullptr)
+    return send(desk_.transport, Rank{worker}, header, {}, doing);
+  Header with_payload = header;
+  with_payload.bytes = bytes;
+  std::span<const float> values = held.values;
+  if (!stable()) {  // a copy, so that a slow reader does not hold up the next update
+    const ReadLock lock(*held.gate, Deadline::in(desk_.options.timeout));
+    copy_.assign(values.begin(), values.end());
+    values = copy_;
+  }
+  send(desk_.transport, Rank{worker}, with_payload, std::as_bytes(values), doing);
+}
+
+void HeldPieces::on_start(Rank from, const Header& header) {
+  Held& held = find(from, header);
+  const std::size_t slots = held.state.size();
+  if (header.slot > slots)
+    throw ProtocolError(fmt::format("worker {} starts slot {} of {}", to_int(from), header.slot, slots));
+  const std::span<float> into = header.slot == 0 ? held.values : std::span(held.state[header.slot - 1]);
+  receive_payload(desk_.transport, from, header, std::as_writable_bytes(into), {"receiving initial weights"});
+  held.ledger.emplace(desk_.options.policy, header.version);
+}
+
+void HeldPieces::on_state(Rank from, const Header& header) {
+  const Held& held = find(from, header);
+  answer_state(desk_, from, header, held.state);
+}
+
+void HeldPieces::on_leave(int worker) {
+  for (const auto& held : pieces_) {
+    if (held) follow(*held, held->ledger->on_leave(worker));
+  }
+}
+
+void HeldPieces::check_patience() const {
+  for (const auto& held : pieces_) {
+    if (held) held->patience.check(desk_, *held->ledger, fmt::format("piece {}", held->id));
+  }
+}
+
+}  // namespace tutti::ps

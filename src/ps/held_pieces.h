@@ -1,0 +1,65 @@
+// The pieces of buckets that a server holds.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "ps/desk.h"
+#include "ps/gate.h"
+
+namespace tutti::ps {
+
+class HeldPieces {
+ public:
+  // The desk outlives it. Throws RunError if they do not fit into the memory that is shared.
+  HeldPieces(Desk& desk, const Contents& contents);
+
+  // What workers ask for, by verb; each takes the rest of the message. Throws ProtocolError for what makes no
+  // sense, PeerLost, Timeout.
+  void on_push(Rank from, const Header& header);
+  void on_pull(Rank from, const Header& header);
+  void on_start(Rank from, const Header& header);
+  void on_state(Rank from, const Header& header);
+  void on_leave(int worker);
+
+  // Throws Timeout if workers have waited too long for another one.
+  void check_patience() const;
+
+ private:
+  struct Held {
+    std::uint32_t id = 0;
+    std::size_t count = 0;
+    Gate* gate = nullptr;
+    std::span<float> values;  // parameters, or mean gradients
+    std::vector<std::vector<float>> state;
+    std::vector<std::vector<float>> inbox;          // by worker: gradients that travelled
+    std::vector<std::span<const float>> gradients;  // by worker: where each lies
+    std::vector<Answering> answering;               // by worker
+    std::vector<double> lr;                         // by worker
+    Patience patience;
+    std::optional<Ledger> ledger;
+    std::atomic<int> unsent{0};  // replies that have not left
+  };
+
+  std::span<std::byte> make_room(std::size_t bytes);
+  Held& find(Rank from, const Header& header);
+  void take_gradient(Rank from, const Header& header, Held& held, bool keep);
+  void follow(Held& held, const Ruling& ruling);
+  void update(Held& held, const std::vector<int>& from);
+  void reply(Held& held, int worker, Answering answering);
+  void send_piece(Held& held, int worker, const Header& header);
+  bool stable() const;
+
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+
+  Desk& desk_;
+  std::unique_ptr<Line[]> own_;                // the pieces, where memory is not shared
+  std::vector<std::unique_ptr<Held>> pieces_;  // by id; empty for other servers'
+  std::vector<float> scratch_;
+  std::vector<float> copy_;  // of what is on its way; the outbox's
+};
+
+}  // namespace tutti::ps

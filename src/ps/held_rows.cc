@@ -1,0 +1,149 @@
+#include "ps/held_rows.h"
+
+#include <limits>
+
+#include "base/simd.h"
+#include "optim/step.h"
+
+namespace tutti::ps {
+
+HeldRows::HeldRows(Desk& desk, const Contents& contents) : desk_(desk) {
+  const ServerOptions& options = desk.options;
+  const auto all = cut_tables(contents.tables, contents.partitions, options.servers);
+  const auto workers = static_cast<std::size_t>(options.workers);
+  const auto slots = static_cast<std::size_t>(optim::state_slots(options.optimizer.kind));
+  parts_.resize(all.size());
+  for (std::uint32_t id = 0; id < all.size(); ++id) {
+    const TablePart& p = all[id];
+    if (p.server != desk.self) continue;
+    const std::size_t floats = p.rows * p.width;
+    parts_[id] = std::make_unique<Held>(Held{.id = id,
+                                             .part = p,
+                                             .values = std::vector<float>(floats),
+                                             .state = {slots, std::vector<float>(floats)},
+                                             .inbox = std::vector<RowGradients>(workers),
+                                             .lr = std::vector<double>(workers),
+                                             .merger = RowMerger(p.rows, p.width),
+                                             .ledger = Ledger(options.policy)});
+    desk.report.parameter_bytes += floats * sizeof(float);
+  }
+}
+
+HeldRows::Held& HeldRows::find(Rank from, const Header& header) {
+  if (header.piece >= parts_.size() || !parts_[header.piece]) {
+    throw ProtocolError(
+        fmt::format("worker {} asked server {} for part {} of the tables, which it does not hold",
+                    to_int(from), desk_.self, header.piece));
+  }
+  return *parts_[header.piece];
+}
+
+void HeldRows::on_push(Rank from, const Header& header) {
+  Held& held = find(from, header);
+  const auto w = static_cast<std::size_t>(to_int(from));
+  const Ruling ruling = held.ledger.on_push(push_of(from, header));
+  const bool keep = ruling.gradient == Ruling::Gradient::keep;
+  receive_rows(from, header, held, keep ? held.inbox[w] : unwanted_);
+  if (keep) held.lr[w] = desk_.rate_of(header, ruling);
+  desk_.count(ruling);
+  follow(held, ruling);
+}
+
+// As many rows as the part has, at most: nobody makes us take more memory.
+void HeldRows::receive_row_numbers(Rank from, const Header& header, const Held& held,
+                                   std::vector<std::uint32_t>& rows) {
+  const net::Activity doing{"receiving rows"};
+  const TablePart& part = held.part;
+  if (header.slot > part.rows) {
+    throw ProtocolError(
+        fmt::format("worker {}: {} rows of a part of {}", to_int(from), header.slot, part.rows));
+  }
+  rows.resize(header.slot);
+  if (!rows.empty()) net::receive(desk_.transport, from, std::as_writable_bytes(std::span(rows)), doing);
+  for (std::uint32_t& row : rows) {
+    if (row < part.first_row || row - part.first_row >= part.rows) {
+      throw ProtocolError(fmt::format("worker {}: row {} is not among the {} from {}", to_int(from), row,
+                                      part.rows, part.first_row));
+    }
+    row -= static_cast<std::uint32_t>(part.first_row);  // ours from here on
+  }
+}
+
+void HeldRows::receive_rows(Rank from, const Header& header, const Held& held, RowGradients& into) {
+  receive_row_numbers(from, header, held, into.rows);
+  into.values.resize(into.rows.size() * held.part.width);
+  receive_payload(desk_.transport, from, header, std::as_writable_bytes(std::span(into.values)),
+                  {"receiving rows"});
+}
+
+void HeldRows::follow(Held& held, const Ruling& ruling) {
+  if (!ruling.update_from.empty()) {
+    std::vector<const RowGradients*> from;
+    for (const int w : ruling.update_from) from.push_back(&held.inbox[static_cast<std::size_t>(w)]);
+    const RowGradients& mean = held.merger.mean(from);
+    const std::vector<std::span<float>> state(held.state.begin(), held.state.end());
+    optim::step_rows(desk_.options.optimizer, held.lr[static_cast<std::size_t>(ruling.update_from[0])],
+                     held.ledger.version(), held.part.width, mean.rows, held.values, mean.values, state);
+  }
+  for (const Answer& a : ruling.answers) {
+    desk_.report.max_lead = std::max(desk_.report.max_lead, a.lead);
+    reply(a.worker, {.verb = Verb::counted, .piece = held.id, .version = held.ledger.version()}, {});
+  }
+  held.patience.note(held.ledger, ruling);
+}
+
+void HeldRows::on_pull(Rank from, const Header& header) {
+  const Held& held = find(from, header);
+  receive_row_numbers(from, header, held, wanted_);
+  const std::size_t width = held.part.width;
+  std::vector<float> values(wanted_.size() * width);
+  for (std::size_t i = 0; i < wanted_.size(); ++i) {
+    if (i + kRowsAhead < wanted_.size())
+      prefetch_row(held.values.data() + wanted_[i + kRowsAhead] * width, width);
+    std::copy_n(held.values.data() + wanted_[i] * width, width, values.data() + i * width);
+  }
+  reply(to_int(from),
+        {.verb = Verb::rows, .piece = held.id, .slot = header.slot, .version = held.ledger.version()},
+        std::move(values));
+}
+
+// Rows go before pieces: forward reads a table first, and somebody may be waiting to be counted.
+void HeldRows::reply(int worker, Header header, std::vector<float> values) {
+  constexpr auto kFirst = std::numeric_limits<std::uint32_t>::max();
+  const auto shared = std::make_shared<const std::vector<float>>(std::move(values));
+  header.bytes = shared->size() * sizeof(float);
+  desk_.outbox.post(kFirst, [this, worker, header, shared] {
+    desk_.bytes_sent += header.bytes;
+    send(desk_.transport, Rank{worker}, header, std::as_bytes(std::span(*shared)), {"sending rows"});
+  });
+}
+
+void HeldRows::on_start(Rank from, const Header& header) {
+  Held& held = find(from, header);
+  if (header.slot > held.state.size()) {
+    throw ProtocolError(
+        fmt::format("worker {} starts slot {} of {}", to_int(from), header.slot, held.state.size()));
+  }
+  auto& into = header.slot == 0 ? held.values : held.state[header.slot - 1];
+  receive_payload(desk_.transport, from, header, std::as_writable_bytes(std::span(into)),
+                  {"receiving initial rows"});
+  held.ledger = Ledger(desk_.options.policy, header.version);
+}
+
+void HeldRows::on_state(Rank from, const Header& header) {
+  answer_state(desk_, from, header, find(from, header).state);
+}
+
+void HeldRows::on_leave(int worker) {
+  for (const auto& held : parts_) {
+    if (held) follow(*held, held->ledger.on_leave(worker));
+  }
+}
+
+void HeldRows::check_patience() const {
+  for (const auto& held : parts_) {
+    if (held) held->patience.check(desk_, held->ledger, fmt::format("rows of part {}", held->id));
+  }
+}
+
+}  // namespace tutti::ps

@@ -1,0 +1,53 @@
+// The rows of embedding tables that a server holds.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ps/desk.h"
+
+namespace tutti::ps {
+
+class HeldRows {
+ public:
+  // The desk outlives it.
+  HeldRows(Desk& desk, const Contents& contents);
+
+  // What workers ask for, by verb; each takes the rest of the message. Throws ProtocolError for what makes no
+  // sense, PeerLost, Timeout.
+  void on_push(Rank from, const Header& header);
+  void on_pull(Rank from, const Header& header);
+  void on_start(Rank from, const Header& header);
+  void on_state(Rank from, const Header& header);
+  void on_leave(int worker);
+
+  // Throws Timeout if workers have waited too long for another one.
+  void check_patience() const;
+
+ private:
+  struct Held {
+    std::uint32_t id = 0;
+    TablePart part;
+    std::vector<float> values;
+    std::vector<std::vector<float>> state;
+    std::vector<RowGradients> inbox;  // by worker
+    std::vector<double> lr;           // by worker
+    RowMerger merger;
+    Ledger ledger;
+    Patience patience = {};
+  };
+
+  Held& find(Rank from, const Header& header);
+  void receive_row_numbers(Rank from, const Header& header, const Held& held,
+                           std::vector<std::uint32_t>& rows);
+  void receive_rows(Rank from, const Header& header, const Held& held, RowGradients& into);
+  void follow(Held& held, const Ruling& ruling);
+  void reply(int worker, Header header, std::vector<float> values);
+
+  Desk& desk_;
+  std::vector<std::unique_ptr<Held>> parts_;  // by id; empty for other servers'
+  RowGradients unwanted_;                     // read, and not used
+  std::vector<std::uint32_t> wanted_;         // rows that a worker pulls
+};
+
+}  // namespace tutti::ps

@@ -1,0 +1,66 @@
+#include "ps/outbox.h"
+
+#include "base/process.h"
+
+namespace tutti::ps {
+
+Outbox::Outbox() {
+  thread_ = std::thread([this] { work(); });
+}
+
+Outbox::~Outbox() {
+  join(true);
+}
+
+void Outbox::post(std::uint32_t urgency, std::function<void()> send) {
+  {
+    const std::scoped_lock lock(mutex_);
+    letters_.push({urgency, posted_++, std::move(send)});
+  }
+  changed_.notify_one();
+}
+
+void Outbox::send_now(const std::function<void()>& send) {
+  const std::scoped_lock one_sender(sending_);
+  send();
+}
+
+void Outbox::check() const {
+  const std::scoped_lock lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void Outbox::drain() {
+  join(false);
+  check();
+}
+
+void Outbox::join(bool drop) {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+    if (drop) letters_ = {};
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Outbox::work() {
+  name_thread("replies");
+  try {
+    while (true) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stop_ || !letters_.empty(); });
+      if (letters_.empty()) return;
+      const auto send = letters_.top().send;
+      letters_.pop();
+      lock.unlock();
+      send_now(send);
+    }
+  } catch (...) {
+    const std::scoped_lock lock(mutex_);
+    failure_ = std::current_exception();
+  }
+}
+
+}  // namespace tutti::ps

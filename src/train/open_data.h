@@ -1,0 +1,26 @@
+// The samples of a run, from files or made up.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "data/samples.h"
+#include "models/model.h"
+#include "train/prepare.h"
+
+namespace tutti::train {
+
+enum class Part { training, test };
+
+// Data that is made up to fit the model, for `--data synthetic`.
+inline constexpr std::string_view kSynthetic = "synthetic";
+inline constexpr std::size_t kSyntheticSamples[] = {20'000, 2'000};  // by Part
+
+// Throws DataError.
+std::unique_ptr<data::Samples> open_samples(const Setup& setup, Part part);
+
+// A batch's bytes as tensors over them. Images are `channels_last` or row-major.
+models::Batch as_tensors(std::span<const std::span<const std::byte>> fields,
+                         const std::vector<Field>& described, std::size_t count, bool channels_last);
+
+}  // namespace tutti::train

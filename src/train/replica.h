@@ -1,0 +1,37 @@
+// A worker's copy of the model with all that keeps it like the others: flat memory, optimizer, exchange.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exchange/strategy.h"
+#include "exchange/table_rows.h"
+#include "models/model.h"
+#include "train/snapshot.h"
+
+namespace tutti::train {
+
+// What a replica is made of; all of it outlives the replica.
+struct Surroundings {
+  models::Model& model;
+  const exchange::Strategy& strategy;
+  exchange::Tuning& tuning;
+  std::size_t bucket_bytes = 0;
+  net::Transport& everyone;            // workers, then servers
+  collectives::Communicator& workers;  // the workers alone
+  observe::Trace& trace;
+};
+
+class Replica {
+ public:
+  // All workers make theirs at the same time. The tables of these names are exchanged by rows.
+  Replica(const Surroundings& around, const std::vector<std::string>& by_rows);
+
+  grad::Tables tables;
+  grad::Buckets buckets;
+  exchange::Updater updater;
+  std::unique_ptr<exchange::Exchange> exchange;
+};
+
+}  // namespace tutti::train
