@@ -11,6 +11,7 @@
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -90,8 +91,8 @@ class Program : public ::testing::Test {
 
   Ended run(const std::vector<std::string>& arguments) { return Running(root(), arguments).wait(); }
 
-  std::vector<std::string> train(const std::vector<std::string>& more) const {
-    std::vector<std::string> all = {"train", "--data", "mnist",        "--batch",   "16", "--lr",
+  std::vector<std::string> train(const std::vector<std::string>& more, const char* data = "mnist") const {
+    std::vector<std::string> all = {"train", "--data", data,           "--batch",   "16", "--lr",
                                     "0.001", "--out",  out().string(), "--threads", "1"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
@@ -188,20 +189,50 @@ TEST_F(Program, LooseStrategiesEndWithEqualReplicas) {
 }
 
 TEST_F(Program, ResumedServersEndWithTheSameBits) {
-  const std::vector<std::string> flags = {"--strategy", "ps-sync", "--workers",    "2",
-                                          "--servers",  "2",       "--no-evaluate"};
-  const auto with_steps = [&](const char* steps) {
-    auto all = flags;
-    all.insert(all.end(), {"--steps", steps});
-    return train(all);
+  const auto resumed_as_undisturbed = [&](const std::vector<std::string>& flags, const char* data) {
+    const auto with_steps = [&](const char* steps) {
+      auto all = flags;
+      all.insert(all.end(), {"--workers", "2", "--steps", steps, "--no-evaluate"});
+      return train(all, data);
+    };
+    ASSERT_EQ(run(with_steps("12")).code, 0);
+    const auto undisturbed = summary()["parameters_sha256"];
+    remove_tree(out());
+    ASSERT_EQ(run(with_steps("5")).code, 0);
+    const Ended e = run({"train", "--resume", out().string(), "--steps", "12"});
+    ASSERT_EQ(e.code, 0) << e.error;
+    EXPECT_EQ(summary()["parameters_sha256"], undisturbed) << flags[1];
   };
-  ASSERT_EQ(run(with_steps("12")).code, 0);
-  const auto undisturbed = summary()["parameters_sha256"];
-  remove_tree(out());
-  ASSERT_EQ(run(with_steps("5")).code, 0);
-  const Ended e = run({"train", "--resume", out().string(), "--steps", "12"});
-  ASSERT_EQ(e.code, 0) << e.error;
-  EXPECT_EQ(summary()["parameters_sha256"], undisturbed);
+  resumed_as_undisturbed({"--strategy", "ps-sync", "--servers", "2"}, "mnist");
+  resumed_as_undisturbed({"--strategy", "hybrid", "--model", "wide-deep", "--optimizer", "adam"},
+                         "synthetic");
+}
+
+TEST_F(Program, HybridGivesTheBitsOfServersWithRowsAndSaysWhatGoesWhere) {
+  const auto digest = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(),
+                 {"--model", "wide-deep", "--workers", "2", "--steps", "60", "--optimizer", "adagrad"});
+    const Ended e = run(train(flags, "synthetic"));
+    EXPECT_EQ(e.code, 0) << e.error;
+    const auto s = summary();
+    for (const auto& r : s["replicas_sha256"]) EXPECT_EQ(r, s["parameters_sha256"]);
+    return s["parameters_sha256"].get<std::string>();
+  };
+  const auto expected = digest({"--strategy", "ps-sync"});
+  EXPECT_EQ(digest({"--strategy", "hybrid"}), expected);
+  std::map<std::string, std::string> routes;
+  const auto hybrid = summary();
+  for (const auto& r : hybrid["routes"]) routes[r["parameter"]] = r["route"];
+  EXPECT_EQ(routes.size(), 8U);
+  EXPECT_EQ(routes["deep.weight"], "servers");
+  EXPECT_EQ(routes["dense1.weight"], "all-reduce");
+  EXPECT_EQ(digest({"--strategy", "hybrid", "--colocate", "--transport", "tcp"}), expected);
+  EXPECT_EQ(digest({"--strategy", "ps-sync", "--servers", "2", "--partitions", "7"}), expected);
+  // Where rows lie may change in mid-run; that changes no bit of them.
+  EXPECT_EQ(digest({"--strategy", "hybrid", "--servers", "2", "--partitions", "auto"}), expected);
+  const auto s = summary();
+  EXPECT_EQ(s["partition_search"]["trials"].size(), 4U);
+  EXPECT_EQ(s["partition_search"]["chosen"], s["partitions"]);
 }
 
 TEST_F(Program, PacedRunsSaySoAndKeepTheBoundOfStaleness) {

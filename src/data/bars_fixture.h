@@ -25,8 +25,9 @@ inline void write_bars_part(const std::filesystem::path& folder, const std::stri
       pixels += static_cast<char>(random.below(60) + (bar ? 190 : 0));
     }
   }
-  write_file_atomically(folder / (part + "-images-idx3-ubyte"),
-                        big_endian(0x803) + big_endian(count) + big_endian(28) + big_endian(28) + pixels);
+  std::string header = big_endian(0x803);
+  for (const std::uint32_t n : {count, 28U, 28U}) header += big_endian(n);
+  write_file_atomically(folder / (part + "-images-idx3-ubyte"), header + pixels);
   write_file_atomically(folder / (part + "-labels-idx1-ubyte"),
                         big_endian(0x801) + big_endian(count) + labels);
 }

@@ -60,18 +60,24 @@ std::string_view name_of(Way way) {
   return way == Way::servers ? "servers" : "all-reduce";
 }
 
-nlohmann::json to_json(const std::vector<Route>& routes) {
-  auto list = nlohmann::json::array();
-  for (const Route& r : routes) {
-    list.push_back({{"parameter", r.parameter},
-                    {"bytes", r.bytes},
-                    {"route", name_of(r.way)},
-                    {"reason", r.reason},
-                    {"density", r.density},
-                    {"all_reduce_ms", r.all_reduce_seconds * 1e3},
-                    {"servers_ms", r.servers_seconds * 1e3}});
-  }
-  return list;
+void to_json(nlohmann::json& json, const Route& r) {
+  json = {{"parameter", r.parameter},
+          {"bytes", r.bytes},
+          {"route", name_of(r.way)},
+          {"reason", r.reason},
+          {"density", r.density},
+          {"all_reduce_ms", r.all_reduce_seconds * 1e3},
+          {"servers_ms", r.servers_seconds * 1e3}};
+}
+
+void from_json(const nlohmann::json& json, Route& r) {
+  json.at("parameter").get_to(r.parameter);
+  json.at("bytes").get_to(r.bytes);
+  r.way = json.at("route") == name_of(Way::servers) ? Way::servers : Way::all_reduce;
+  json.at("reason").get_to(r.reason);
+  json.at("density").get_to(r.density);
+  r.all_reduce_seconds = json.at("all_reduce_ms").get<double>() / 1e3;
+  r.servers_seconds = json.at("servers_ms").get<double>() / 1e3;
 }
 
 std::vector<std::string> table_of(std::vector<Route> routes) {

@@ -45,8 +45,9 @@ Route route(const ParameterFacts& parameter, const ClusterFacts& cluster);
 std::vector<std::string> by_servers(const std::vector<Route>& routes);
 
 std::string_view name_of(Way way);
-// As summary.json keeps them.
-nlohmann::json to_json(const std::vector<Route>& routes);
+// As summary.json and checkpoints keep them.
+void to_json(nlohmann::json& json, const Route& route);
+void from_json(const nlohmann::json& json, Route& route);
 // As people read them: a line each, the largest first.
 std::vector<std::string> table_of(std::vector<Route> routes);
 

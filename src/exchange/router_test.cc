@@ -43,6 +43,17 @@ TEST(Router, FewerServersForMoreWorkersMakeRowsDearer) {
   EXPECT_EQ(route(table, {.workers = 1, .servers = 1}).way, Way::all_reduce);  // nobody to exchange with
 }
 
+TEST(Router, RoutesSurviveBeingWrittenDown) {
+  const std::vector<Route> routes = {
+      route({.name = "words", .bytes = 256'000'000, .rows = 1'000'000, .density = 0.004}, kCluster),
+      route({.name = "dense.weight", .bytes = 4'700'000}, kCluster)};
+  const nlohmann::json json = routes;
+  EXPECT_EQ(json[0]["route"], "servers");
+  const auto read = nlohmann::json::parse(json.dump()).get<std::vector<Route>>();
+  EXPECT_EQ(nlohmann::json(read), json);
+  EXPECT_EQ(by_servers(read), by_servers(routes));
+}
+
 TEST(Router, LinkIsTheSameToEveryWorker) {
   std::vector<ClusterFacts> seen(3);
   net::run_as_threads(net::Medium::memory, 3, std::chrono::seconds(60), [&](net::Transport& t) {

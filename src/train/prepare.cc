@@ -82,6 +82,7 @@ void prepare_resume(const config::TrainConfig& config, const RunPlan& plan, Setu
   }
   setup.checkpoint = latest->path.string();
   setup.first_step = latest->step;
+  if (loaded.meta.contains("routes")) loaded.meta["routes"].get_to(setup.routes);
 }
 
 // Makes the folder, and sees that it can be written, before hours of training are lost for it.
@@ -136,7 +137,8 @@ void to_json(nlohmann::json& json, const Setup& s) {
   json = {{"config", s.config},
           {"files", s.files},
           {"checkpoint", s.checkpoint.value_or("")},
-          {"first_step", s.first_step}};
+          {"first_step", s.first_step},
+          {"routes", s.routes}};
 }
 
 void from_json(const nlohmann::json& json, Setup& s) {
@@ -145,6 +147,7 @@ void from_json(const nlohmann::json& json, Setup& s) {
   const auto checkpoint = json.at("checkpoint").get<std::string>();
   if (!checkpoint.empty()) s.checkpoint = checkpoint;
   json.at("first_step").get_to(s.first_step);
+  json.at("routes").get_to(s.routes);
 }
 
 void make_run_folder(const Setup& setup) {

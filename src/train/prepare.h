@@ -9,15 +9,17 @@
 #include "base/file.h"
 #include "config/train_config.h"
 #include "data/catalogue.h"
+#include "exchange/router.h"
 
 namespace tutti::train {
 
 // What every worker receives: the resolved config and files that can be mapped as they are.
 struct Setup {
   config::TrainConfig config;
-  std::array<std::string, 4> files;       // by data::FileRole
+  std::array<std::string, 4> files{};     // by data::FileRole
   std::optional<std::string> checkpoint;  // step folder to go on from
   std::int64_t first_step = 0;            // steps that it has done
+  std::vector<exchange::Route> routes{};  // that it had, where the strategy routes
 };
 
 void to_json(nlohmann::json& json, const Setup& setup);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <numeric>
 #include <thread>
 
@@ -77,6 +78,9 @@ class Trainer {
 
  private:
   std::shared_ptr<models::Model> make_model() {
+    // Ranks may be threads of one process, and share torch's generator.
+    static std::mutex drawing;
+    const std::lock_guard lock(drawing);
     torch::manual_seed(config_.seed);
     auto model = models::make_model(config_.model);
     const torch::NoGradGuard no_grad;
@@ -149,6 +153,8 @@ class Trainer {
       return;
     }
     cluster_ = exchange::measure_cluster(all_, config_.servers);
+    // A resumed run keeps its routes: another measurement must not make it another run.
+    if (!setup_.routes.empty()) return take(setup_.routes);
     std::vector<exchange::Route> routes;
     for (const auto& item : model_->named_parameters()) {
       const auto table = std::ranges::find(embeddings_, item.key());
@@ -358,7 +364,7 @@ class Trainer {
     const auto parameters = snapshot_parameters(replica_->buckets, replica_->tables);
     const auto optimizer = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater);
     const auto path = checkpoint::save(config_.out, done, parameters.views(), optimizer.views(),
-                                       {{"config", config_}, {"version", kVersion}});
+                                       {{"config", config_}, {"version", kVersion}, {"routes", routes_}});
     emit(observe::CheckpointSaved{done, path.string()});
   }
 
@@ -447,7 +453,7 @@ class Trainer {
         {"config", config_},
         {"version", kVersion}};
     s.update(exchange().report());
-    if (!routes_.empty()) s["routes"] = exchange::to_json(routes_);
+    if (!routes_.empty()) s["routes"] = routes_;
     if (!by_rows_.empty()) s["partitions"] = tuning_.partitions;
     if (search_) s["partition_search"] = search_->report();
     if (pacer_) s["train_loss"] = nullptr;

@@ -35,14 +35,20 @@ class TrainerTest : public ::testing::Test {
   }
 
   nlohmann::json train_here(const config::TrainConfig& c) const {
-    const auto prepared = prepare(c, {folder_.path() / "data"}, 1, "now");
-    make_run_folder(prepared.setup);
+    return train_as(prepare(c, {folder_.path() / "data"}, 1, "now").setup);
+  }
+
+  static nlohmann::json train_as(const train::Setup& setup) {
+    make_run_folder(setup);
+    const int workers = setup.config.workers;
     nlohmann::json summary;
-    net::run_as_threads(net::Medium::memory, c.workers, std::chrono::seconds(100), [&](net::Transport& t) {
-      NullSink sink;
-      const auto s = train(prepared.setup, t, sink);
-      if (!s.is_null()) summary = s;
-    });
+    net::run_as_threads(net::Medium::memory, workers + setup.config.servers, std::chrono::seconds(100),
+                        [&](net::Transport& t) {
+                          if (to_int(t.rank()) >= workers) return serve(setup, t);
+                          NullSink sink;
+                          const auto s = train(setup, t, sink);
+                          if (!s.is_null()) summary = s;
+                        });
     return summary;
   }
 
@@ -188,6 +194,37 @@ TEST_F(TrainerTest, DamagedDataNamesTheFileTheUserKnows) {
     EXPECT_NE(std::string(e.what()).find("train-labels-idx1-ubyte"), std::string::npos) << e.what();
     EXPECT_NE(std::string(e.what()).find("20"), std::string::npos) << e.what();
   }
+}
+
+TEST_F(TrainerTest, TableThatTurnsDenseIsReroutedAtTheEndOfTheEpoch) {
+  auto c = config("hybrid", 2);
+  c.model = "wide-deep";
+  c.data = "synthetic";
+  c.strategy = "hybrid";
+  c.optimizer = "sgd";
+  c.lr = 0.5;
+  c.batch = 5000;  // two steps an epoch, which touch a large part of the tables
+  c.steps = 6;
+  auto setup = prepare(c, {}, 1, "now").setup;
+  // As a run has them whose tables were touched little so far.
+  for (const char* table : {"wide.weight", "deep.weight"}) {
+    setup.routes.push_back(exchange::route(
+        {.name = table, .bytes = 1 << 30, .rows = 1 << 20, .density = 0.001}, {.workers = 2, .servers = 1}));
+    ASSERT_EQ(setup.routes.back().way, exchange::Way::servers);
+  }
+  const auto rerouted = train_as(setup);
+  ASSERT_EQ(rerouted["routes"].size(), 2U);
+  for (const auto& r : rerouted["routes"]) {
+    EXPECT_EQ(r["route"], "all-reduce") << r.dump();
+    EXPECT_GT(r["density"], 0.25);
+  }
+  EXPECT_EQ(rerouted["replicas_sha256"][0], rerouted["replicas_sha256"][1]);
+
+  c.strategy = "allreduce";
+  c.servers = 0;
+  c.out = (folder_.path() / "dense").string();
+  const auto dense = train_here(c);
+  EXPECT_NEAR(rerouted["test_loss"].get<double>(), dense["test_loss"].get<double>(), 1e-5);
 }
 
 }  // namespace
