@@ -1,5 +1,6 @@
 #include "ps/held_pieces.h"
 
+#include <memory>
 #include <thread>
 
 #include "optim/step.h"
@@ -24,7 +25,8 @@ HeldPieces::HeldPieces(Desk& desk, const Contents& contents) : desk_(desk) {
     auto held = std::make_unique<Held>();
     held->id = id;
     held->count = p.count;
-    held->gate = reinterpret_cast<Gate*>(room.data() + p.memory_at);
+    // Numbers of an earlier session may lie there.
+    held->gate = std::construct_at(reinterpret_cast<Gate*>(room.data() + p.memory_at));
     held->values = {reinterpret_cast<float*>(room.data() + p.memory_at + sizeof(Gate)), p.count};
     if (options.role == Role::update) {
       held->state.assign(static_cast<std::size_t>(optim::state_slots(options.optimizer.kind)),

@@ -138,6 +138,40 @@ Outcome train(net::Medium medium, const ServerOptions& o, int steps,
 }
 
 class Servers : public ::testing::TestWithParam<net::Medium> {};
+TEST_P(Servers, NextSessionMayCutThePiecesElsewhere) {
+  const ServerOptions o{.workers = 2,
+                        .first_server = 2,
+                        .policy = {.workers = 2},
+                        .optimizer = {.lr = 0.1},
+                        .timeout = std::chrono::seconds(5)};
+  std::vector<float> ended;
+  std::barrier together(o.workers);
+  net::run_as_threads(GetParam(), 3, kPatience, [&](net::Transport& t) {
+    const int rank = to_int(t.rank());
+    if (rank >= o.workers) return (void)serve(t, o);
+    const Buckets buckets(t);
+    for (int session = 0; session < 2; ++session) {
+      Contents contents = kContents;
+      if (session == 1) contents.piece_bytes = 400;
+      Client client(t, o, contents, buckets.views, {});
+      if (rank == 0) client.start(session * 3, {});
+      together.arrive_and_wait();
+      client.pull();
+      for (int step = session * 3 + 1; step <= session * 3 + 3; ++step) {
+        buckets.set_gradients(rank, step);
+        for (std::size_t b = 0; b < kBuckets.size(); ++b) client.push(b, o.optimizer.lr);
+        for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
+      }
+      client.leave();
+      together.arrive_and_wait();
+      client.say_goodbye(session == 0);
+    }
+    if (rank == 0) ended = buckets.flat();
+  });
+  const auto expected = reference(o.optimizer, 2, 6);
+  for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(ended[i], expected[i], 1e-5) << i;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Servers, ::testing::Values(net::Medium::memory, net::Medium::sockets),
                          [](const auto& p) { return p.param == net::Medium::memory ? "Memory" : "Sockets"; });
 
