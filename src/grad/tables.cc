@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/large_pages.h"
 #include "grad/after_accumulation.h"
 
 namespace tutti::grad {
@@ -14,6 +15,14 @@ void for_each_embedding(const torch::nn::Module& module,
   for (const auto& item : module.named_modules("", false)) {
     if (auto* layer = item.value()->as<torch::nn::EmbeddingImpl>()) visit(item.key() + ".weight", *layer);
   }
+}
+
+void move_to_large_pages(torch::Tensor& weight) {
+  const auto home =
+      std::make_shared<std::vector<float>>(zeros_in_large_pages(static_cast<std::size_t>(weight.numel())));
+  auto values = torch::from_blob(home->data(), weight.sizes(), [home](void*) {});
+  values.copy_(weight.detach());
+  weight.set_data(values);
 }
 
 }  // namespace
@@ -31,6 +40,7 @@ Tables::Tables(torch::nn::Module& module, std::span<const std::string> names) {
     if (!chosen) return;
     TUTTI_CHECK(layer.weight.scalar_type() == torch::kFloat32 && layer.weight.is_contiguous(), "{}", name);
     layer.weight.mutable_grad().reset();
+    move_to_large_pages(layer.weight);
     tables_.push_back({name, layer.weight});
   });
   TUTTI_CHECK(tables_.size() == names.size(), "{} of {} tables found", tables_.size(), names.size());

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/large_pages.h"
 #include "base/random.h"
 #include "collectives/communicator.h"
 #include "net/group.h"
@@ -125,7 +126,7 @@ class RowWorker {
             const BenchPsSpec& spec)
       : workers_(workers),
         shape_{"table", spec.table_rows, spec.table_width},
-        table_(shape_.rows * shape_.width),
+        table_(zeros_in_large_pages(shape_.rows * shape_.width)),
         touched_(shape_.rows),
         client_(everyone, options, {.tables = {shape_}, .partitions = spec.partitions}, {}, {{table_}}) {
     if (workers_.rank() == Rank{0}) client_.start(0, {});

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "base/large_pages.h"
 #include "base/simd.h"
 #include "optim/step.h"
 
@@ -19,12 +20,12 @@ HeldRows::HeldRows(Desk& desk, const Contents& contents) : desk_(desk) {
     const std::size_t floats = p.rows * p.width;
     parts_[id] = std::make_unique<Held>(Held{.id = id,
                                              .part = p,
-                                             .values = std::vector<float>(floats),
-                                             .state = {slots, std::vector<float>(floats)},
+                                             .values = zeros_in_large_pages(floats),
                                              .inbox = std::vector<RowGradients>(workers),
                                              .lr = std::vector<double>(workers),
                                              .merger = RowMerger(p.rows, p.width),
                                              .ledger = Ledger(options.policy)});
+    for (std::size_t s = 0; s < slots; ++s) parts_[id]->state.push_back(zeros_in_large_pages(floats));
     desk.report.parameter_bytes += floats * sizeof(float);
   }
 }

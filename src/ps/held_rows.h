@@ -29,7 +29,7 @@ class HeldRows {
     std::uint32_t id = 0;
     TablePart part;
     std::vector<float> values;
-    std::vector<std::vector<float>> state;
+    std::vector<std::vector<float>> state{};
     std::vector<RowGradients> inbox;  // by worker
     std::vector<double> lr;           // by worker
     RowMerger merger;
