@@ -102,7 +102,7 @@ TEST_F(Fetch, TakesPlainFilesWhereThereIsNoGzippedOne) {
   HttpServer server(all);
   const auto located = fetch(info_, root_, UrlSource{server.address() + "/m/"});
   expect_whole(located);
-  EXPECT_EQ(located.path(FileRole::test_labels).extension(), "");
+  EXPECT_EQ(located.paths[3].extension(), "");
 }
 
 TEST_F(Fetch, FollowsARedirect) {

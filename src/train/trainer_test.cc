@@ -35,7 +35,7 @@ class TrainerTest : public ::testing::Test {
   }
 
   nlohmann::json train_here(const config::TrainConfig& c) const {
-    const auto prepared = prepare(c, {folder_.path() / "data"}, 1, "now");
+    const auto prepared = prepare(c, {{folder_.path() / "data"}, {}}, 1, "now");
     make_run_folder(prepared.setup);
     nlohmann::json summary;
     net::run_as_threads(net::Medium::memory, c.workers, std::chrono::seconds(100), [&](net::Transport& t) {
@@ -143,7 +143,7 @@ TEST_F(TrainerTest, BadInputIsRefusedBeforeAnythingIsWritten) {
     auto c = config("refused");
     change(c);
     try {
-      prepare(c, {folder_.path() / "data"}, 1, "now");
+      prepare(c, {{folder_.path() / "data"}, {}}, 1, "now");
       ADD_FAILURE() << word;
     } catch (const UsageError& e) {
       EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what();
@@ -172,7 +172,7 @@ TEST_F(TrainerTest, ResumedRunForgetsWhatCameAfterItsCheckpoint) {
   write_file_atomically(metrics, std::string_view("{\"step\":7}\n{\"step\":8}\n{\"step\":9}\n{\"step\":1"));
   c.resume = c.out;
   c.steps = 20;
-  make_run_folder(prepare(c, {folder_.path() / "data"}, 1, "now").setup);
+  make_run_folder(prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup);
   EXPECT_EQ(read_file(metrics), "{\"step\":7}\n{\"step\":8}\n");
 }
 
@@ -182,7 +182,7 @@ TEST_F(TrainerTest, DamagedDataNamesTheFileTheUserKnows) {
   bytes[20] = 77;
   write_file_atomically(labels, bytes);
   try {
-    prepare(config("refused"), {folder_.path() / "data"}, 1, "now");
+    prepare(config("refused"), {{folder_.path() / "data"}, {}}, 1, "now");
     FAIL();
   } catch (const DataError& e) {
     EXPECT_NE(std::string(e.what()).find("train-labels-idx1-ubyte"), std::string::npos) << e.what();
