@@ -9,12 +9,18 @@
 
 namespace tutti::data {
 
+namespace {
+
+using Place = std::ptrdiff_t;  // may lie before the first row or column
+
+}  // namespace
+
 struct Augment::Draw {
-  int down = 0;
-  int right = 0;
+  Place down = 0;
+  Place right = 0;
   bool flip = false;
-  int centre_row = 0;
-  int centre_col = 0;
+  Place centre_row = 0;
+  Place centre_col = 0;
 };
 
 Augment::Augment(const AugmentOptions& options, const std::vector<Field>& fields, std::uint64_t seed)
@@ -29,7 +35,7 @@ Augment::Augment(const AugmentOptions& options, const std::vector<Field>& fields
 Augment::Draw Augment::draw(std::uint64_t epoch, std::uint32_t sample) const {
   // All numbers are drawn whatever is asked for, so that one option does not change what another does.
   SplitMix64 random(mix_seed({seed_, epoch, sample}));
-  const auto below = [&](std::size_t bound) { return static_cast<int>(random.below(bound)); };
+  const auto below = [&](std::size_t bound) { return static_cast<Place>(random.below(bound)); };
   Draw d;
   d.down = below(2 * kCropPadding + 1) - kCropPadding;
   d.right = below(2 * kCropPadding + 1) - kCropPadding;
@@ -57,14 +63,14 @@ void Augment::operator()(std::uint64_t epoch, std::span<const std::uint32_t> ind
 
 void Augment::move(const Draw& draw, std::span<float> plane, std::span<float> scratch) const {
   if (draw.down == 0 && draw.right == 0 && !draw.flip) return;
-  const int rows = static_cast<int>(shape_.rows);
-  const int cols = static_cast<int>(shape_.cols);
+  const auto rows = static_cast<Place>(shape_.rows);
+  const auto cols = static_cast<Place>(shape_.cols);
   std::ranges::copy(plane, scratch.begin());
   auto to = plane.begin();
-  for (int r = 0; r < rows; ++r) {
-    const int from_row = r - draw.down;
-    for (int c = 0; c < cols; ++c) {
-      const int from_col = (draw.flip ? cols - 1 - c : c) - draw.right;
+  for (Place r = 0; r < rows; ++r) {
+    const Place from_row = r - draw.down;
+    for (Place c = 0; c < cols; ++c) {
+      const Place from_col = (draw.flip ? cols - 1 - c : c) - draw.right;
       const bool inside = from_row >= 0 && from_row < rows && from_col >= 0 && from_col < cols;
       *to++ = inside ? scratch[static_cast<std::size_t>(from_row * cols + from_col)] : 0;
     }
@@ -72,13 +78,15 @@ void Augment::move(const Draw& draw, std::span<float> plane, std::span<float> sc
 }
 
 void Augment::blank(const Draw& draw, std::span<float> plane) const {
-  const int first_row = draw.centre_row - options_.cutout / 2;
-  const int first_col = draw.centre_col - options_.cutout / 2;
-  const int cols = static_cast<int>(shape_.cols);
-  const int end_row = std::min(first_row + options_.cutout, static_cast<int>(shape_.rows));
-  const int end_col = std::min(first_col + options_.cutout, cols);
-  for (int r = std::max(first_row, 0); r < end_row; ++r) {
-    for (int c = std::max(first_col, 0); c < end_col; ++c) plane[static_cast<std::size_t>(r * cols + c)] = 0;
+  const auto rows = static_cast<Place>(shape_.rows);
+  const auto cols = static_cast<Place>(shape_.cols);
+  const Place first_row = draw.centre_row - options_.cutout / 2;
+  const Place first_col = draw.centre_col - options_.cutout / 2;
+  const Place end_row = std::min(first_row + options_.cutout, rows);
+  const Place end_col = std::min(first_col + options_.cutout, cols);
+  for (Place r = std::max<Place>(first_row, 0); r < end_row; ++r) {
+    for (Place c = std::max<Place>(first_col, 0); c < end_col; ++c)
+      plane[static_cast<std::size_t>(r * cols + c)] = 0;
   }
 }
 

@@ -39,7 +39,7 @@ struct LoaderPlan {
   std::size_t rank = 0;
   std::uint64_t first_step = 0;
   std::uint64_t end_step = 0;
-  AugmentOptions augment;
+  AugmentOptions augment{};
 };
 
 // One thread calls it. Begins to read at once; its destructor waits for at most one batch to be decoded.

@@ -26,7 +26,7 @@ DatasetInfo like_mnist(const std::string& name, std::string title, ChannelStatis
 }
 
 DatasetFile cifar_batch(std::string name, const char* sha256, Part part, bool optional = false) {
-  return {std::move(name), sha256, 10'000 * 3073, part, optional};
+  return {std::move(name), sha256, std::uint64_t{10'000} * 3073, part, optional};
 }
 
 DatasetInfo cifar10() {

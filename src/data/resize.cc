@@ -11,7 +11,7 @@ Resize::Resize(std::size_t rows_in, std::size_t cols_in, std::size_t rows_out, s
 
 std::vector<Resize::Tap> Resize::taps(std::size_t in, std::size_t out) {
   std::vector<Tap> taps(out);
-  const double last = static_cast<double>(in - 1);
+  const auto last = static_cast<double>(in - 1);
   for (std::size_t i = 0; i < out; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) / static_cast<double>(out);
     const double at = std::clamp(centre * static_cast<double>(in) - 0.5, 0.0, last);
