@@ -6,23 +6,24 @@
 #include "cli/command.h"
 #include "config/environment.h"
 #include "data/fetch.h"
+#include "train/open_data.h"
 
 namespace tutti::cli {
 namespace {
 
-std::string folder_of(const data::LocatedDataset& located) {
-  return located.paths[0].parent_path().string();
-}
-
 int list() {
+  const auto row = [](std::string_view name, std::string_view title, std::string_view where) {
+    fmt::print("{:<15} {:<48} {}\n", name, title, where);
+  };
   for (const auto& info : data::datasets()) {
-    std::string where = "not here; tutti data fetch " + info.name;
+    std::string where = "not here; " + data::fetch_command(info);
     try {
-      where = folder_of(data::locate(info, config::data_roots()));
+      where = data::locate(info, config::data_roots()).folder.string();
     } catch (const DataError&) {  // said above
     }
-    fmt::print("{:<15} {:<40} {}\n", info.name, info.title, where);
+    row(info.name, info.title, where);
   }
+  row(train::kSynthetic, "made up to fit the model", "nothing to fetch");
   return 0;
 }
 
@@ -44,7 +45,7 @@ int fetch(const std::string& name, const std::string& from) {
   };
   const auto located = data::fetch(info, config::data_home(), data::parse_source(from), progress);
   if (terminal) fmt::print(stderr, "\r\x1b[K");
-  fmt::print("{} is in {}, verified\n", name, folder_of(located));
+  fmt::print("{} is in {}, verified\n", name, located.folder.string());
   return 0;
 }
 
@@ -52,12 +53,12 @@ int verify(const std::string& name) {
   const auto& info = data::find_dataset(name);
   const auto located = data::locate(info, config::data_roots());
   data::verify(info, located);
-  fmt::print("{}: all four files are whole, in {}\n", name, folder_of(located));
+  fmt::print("{}: all files are whole, in {}\n", name, located.folder.string());
   return 0;
 }
 
 int path(const std::string& name) {
-  fmt::print("{}\n", folder_of(data::locate(data::find_dataset(name), config::data_roots())));
+  fmt::print("{}\n", data::locate(data::find_dataset(name), config::data_roots()).folder.string());
   return 0;
 }
 

@@ -45,8 +45,8 @@ int doctor() {
   line("strategies", strategies);
   for (const auto& info : data::datasets()) {
     try {
-      line("data", fmt::format("{}: {}", info.name,
-                               data::locate(info, config::data_roots()).paths[0].parent_path().string()));
+      line("data",
+           fmt::format("{}: {}", info.name, data::locate(info, config::data_roots()).folder.string()));
     } catch (const DataError& e) {
       line("data", e.what());
     }

@@ -71,7 +71,7 @@ train::Prepared prepare_here(const config::TrainConfig& config) {
   ::localtime_r(&seconds, &local);
   char now[32];
   std::strftime(now, sizeof now, "%Y%m%d-%H%M%S", &local);
-  return train::prepare(config, config::data_roots(), config::omp_threads(), now);
+  return train::prepare(config, {config::data_roots(), config::cache_folder()}, config::omp_threads(), now);
 }
 
 launch::Listener listener_for(Progress& progress) {

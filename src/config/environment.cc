@@ -13,25 +13,25 @@ std::optional<std::string> variable(const char* name) {
   return value;
 }
 
-std::optional<std::filesystem::path> cache_folder() {
+}  // namespace
+
+std::filesystem::path cache_folder() {
   if (const auto cache = variable("XDG_CACHE_HOME")) return std::filesystem::path(*cache) / "tutti";
   if (const auto home = variable("HOME")) return std::filesystem::path(*home) / ".cache" / "tutti";
-  return std::nullopt;
+  return {};
 }
-
-}  // namespace
 
 std::vector<std::filesystem::path> data_roots() {
   std::vector<std::filesystem::path> roots;
   if (const auto data = variable("TUTTI_DATA")) roots.emplace_back(*data);
-  if (const auto cache = cache_folder()) roots.push_back(*cache);
+  if (const auto cache = cache_folder(); !cache.empty()) roots.push_back(cache);
   roots.emplace_back("/usr/share/datasets");
   return roots;
 }
 
 std::filesystem::path data_home() {
   if (const auto data = variable("TUTTI_DATA")) return *data;
-  if (const auto cache = cache_folder()) return *cache;
+  if (const auto cache = cache_folder(); !cache.empty()) return cache;
   throw ConfigError("there is no folder for data: set TUTTI_DATA or HOME");
 }
 

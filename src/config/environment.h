@@ -11,6 +11,9 @@ namespace tutti::config {
 // Where data sets are looked for: $TUTTI_DATA, the user's cache folder, where Debian's packages put theirs.
 std::vector<std::filesystem::path> data_roots();
 
+// The user's, $XDG_CACHE_HOME/tutti or ~/.cache/tutti; empty if there is neither.
+std::filesystem::path cache_folder();
+
 // Where fetched data goes: $TUTTI_DATA or the user's cache folder. Throws ConfigError if there is neither.
 std::filesystem::path data_home();
 

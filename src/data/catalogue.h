@@ -1,14 +1,17 @@
-// The data sets that tutti knows by name: what they hold, where they are found and how a copy is told to be
-// whole.
+// The data sets that tutti knows by name: where they are found and how a copy is told to be whole.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "data/format.h"
 
 namespace tutti::data {
 
@@ -16,46 +19,47 @@ namespace tutti::data {
 // different gzips, or not at all, and all of them are checked against the same digest.
 struct DatasetFile {
   std::string name;    // without ".gz"
-  std::string sha256;  // lower-case hex
+  std::string sha256;  // lower-case hex; empty for a file of one's own
   std::uint64_t bytes = 0;
+  std::optional<Part> part;  // none: a run reads it not, and nobody misses it
+  bool optional = false;     // a run does without it; a set that is whole has it
 };
-
-enum class FileRole : std::size_t { train_images, train_labels, test_images, test_labels };
 
 struct DatasetInfo {
   std::string name;
   std::string title;
-  std::size_t classes = 0;
-  std::size_t channels = 0;
-  std::size_t rows = 0;
-  std::size_t cols = 0;
-  float mean = 0;       // of pixels scaled to 0..1, over the training images
-  float deviation = 1;  // likewise, the standard deviation
-  std::string address;  // the publisher's folder; every file is there with ".gz"
-  std::array<DatasetFile, 4> files;
-
-  const DatasetFile& file(FileRole role) const { return files[static_cast<std::size_t>(role)]; }
+  std::string folder;   // under a data root
+  std::string address;  // the publisher's folder or archive (.tar.gz); empty: none that is known for certain
+  bool gzip = false;    // files may be there as <file>.gz
+  std::vector<DatasetFile> files;
+  std::shared_ptr<const Format> format;
 };
 
 // All of them, in the order in which people are shown them.
 std::span<const DatasetInfo> datasets();
 
-// Throws ConfigError that lists the known names.
-const DatasetInfo& find_dataset(std::string_view name);
+// A set of the catalogue, or "text:FILE", a text of one's own. Throws ConfigError that lists the known names,
+// DataError if FILE cannot be read.
+DatasetInfo find_dataset(std::string_view name);
 
-// Where the four files are; each may be plain or gzipped.
+// Where a set's files are, in their order; empty where one is missing that is not needed.
 struct LocatedDataset {
-  std::array<std::filesystem::path, 4> paths;
-
-  const std::filesystem::path& path(FileRole role) const { return paths[static_cast<std::size_t>(role)]; }
+  std::filesystem::path folder;
+  std::vector<std::filesystem::path> paths;
 };
 
-// The file in `folder`, plain or else gzipped; empty if there is neither.
-std::filesystem::path find_file(const std::filesystem::path& folder, const DatasetFile& file);
+// The file in `folder`, plain or else, if the set may be, gzipped; empty if there is neither.
+std::filesystem::path find_file(const DatasetInfo& info, const DatasetFile& file,
+                                const std::filesystem::path& folder);
 
-// Takes the first data root whose folder <root>/<name> holds all four files, as <file> or <file>.gz. Throws
-// DataError in one line: which file is missing from a folder that has only some, or else every place that was
-// looked at.
+// The file's name as it may be spelled: "train.txt[.gz]".
+std::string spelling(const DatasetInfo& info, const DatasetFile& file);
+
+// How to get a set: "tutti data fetch NAME", with what must be added.
+std::string fetch_command(const DatasetInfo& info);
+
+// Takes the first data root whose folder for the set holds every file that a run needs. Throws DataError in
+// one line: which file is missing from a folder that has only some, or else every place that was looked at.
 LocatedDataset locate(const DatasetInfo& info, std::span<const std::filesystem::path> roots);
 
 }  // namespace tutti::data

@@ -23,11 +23,12 @@ class Catalogue : public ::testing::Test {
   }
 
   ScratchFolder scratch_;
-  const DatasetInfo& mnist_ = find_dataset("mnist");
+  const DatasetInfo mnist_ = find_dataset("mnist");
 };
 
 TEST_F(Catalogue, KnowsItsSets) {
-  EXPECT_EQ(find_dataset("fashion-mnist").classes, 10u);
+  EXPECT_EQ(text_of(find_dataset("fashion-mnist").format->native_fields({})),
+            "image 1x28x28, label below 10");
   for (const DatasetInfo& info : datasets()) {
     EXPECT_EQ(find_dataset(info.name).name, info.name);
     for (const DatasetFile& file : info.files) EXPECT_EQ(file.sha256.size(), 64u);
@@ -36,7 +37,9 @@ TEST_F(Catalogue, KnowsItsSets) {
 
 TEST_F(Catalogue, AnUnknownNameListsTheKnown) {
   EXPECT_EQ(error_of<ConfigError>([] { find_dataset("mnits"); }),
-            "unknown data set 'mnits', known are: mnist, fashion-mnist");
+            "unknown data set 'mnits', known are: mnist, fashion-mnist, cifar10, sdss, sdss-dr17, gpcr, "
+            "wikitext-2, "
+            "criteo, text:FILE");
 }
 
 TEST_F(Catalogue, TakesTheFirstCompleteRootPlainOrGzipped) {
@@ -46,8 +49,8 @@ TEST_F(Catalogue, TakesTheFirstCompleteRootPlainOrGzipped) {
   put("b", "t10k-images-idx3-ubyte.gz");
   put("b", "t10k-labels-idx1-ubyte");
   const LocatedDataset located = find();
-  EXPECT_EQ(located.path(FileRole::train_images), root_of("b") / "mnist" / "train-images-idx3-ubyte");
-  EXPECT_EQ(located.path(FileRole::train_labels), root_of("b") / "mnist" / "train-labels-idx1-ubyte.gz");
+  EXPECT_EQ(located.paths[0], root_of("b") / "mnist" / "train-images-idx3-ubyte");
+  EXPECT_EQ(located.paths[1], root_of("b") / "mnist" / "train-labels-idx1-ubyte.gz");
 }
 
 TEST_F(Catalogue, AMissingSetSaysWhereWasLooked) {

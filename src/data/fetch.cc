@@ -1,5 +1,7 @@
 #include "data/fetch.h"
 
+#include <fmt/ranges.h>
+
 #include "base/crypto.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -23,6 +25,12 @@ std::string decoded_digest(std::span<const std::byte> bytes, const std::string& 
   return to_hex(hash.digest());
 }
 
+void require_published(const DatasetInfo& info) {
+  if (info.files[0].sha256.empty()) {
+    throw ConfigError(fmt::format("{} is a file of your own: it cannot be fetched or verified", info.name));
+  }
+}
+
 bool is_whole(const DatasetFile& file, const std::filesystem::path& path) {
   if (path.empty()) return false;
   try {
@@ -33,7 +41,7 @@ bool is_whole(const DatasetFile& file, const std::filesystem::path& path) {
   }
 }
 
-std::filesystem::path install(const DatasetFile& file, const Blob& blob,
+std::filesystem::path install(const DatasetInfo& info, const DatasetFile& file, const Blob& blob,
                               const std::filesystem::path& folder) {
   verify_content(file, blob.bytes, blob.from);
   std::error_code error;
@@ -42,6 +50,10 @@ std::filesystem::path install(const DatasetFile& file, const Blob& blob,
   std::filesystem::path plain = folder / file.name;
   std::filesystem::path packed = folder / (file.name + ".gz");
   const bool gzip = is_gzip(blob.bytes);
+  if (gzip && !info.gzip) {
+    write_file_atomically(plain, decode_gzip(blob.bytes, blob.from, file.bytes));
+    return plain;
+  }
   write_file_atomically(gzip ? packed : plain, blob.bytes);
   // A damaged copy in the other form would be found first, or later.
   std::filesystem::remove(gzip ? plain : packed, error);
@@ -61,29 +73,40 @@ void verify_content(const DatasetFile& file, std::span<const std::byte> bytes, c
 }
 
 void verify(const DatasetInfo& info, const LocatedDataset& located) {
+  require_published(info);
+  std::vector<std::string> missing;
   for (std::size_t i = 0; i < info.files.size(); ++i) {
-    verify_content(info.files[i], map_file(located.paths[i]).bytes(), located.paths[i].string());
+    const DatasetFile& file = info.files[i];
+    if (!located.paths[i].empty()) {
+      verify_content(file, map_file(located.paths[i]).bytes(), located.paths[i].string());
+    } else if (file.part) {
+      missing.push_back(spelling(info, file));
+    }
+  }
+  if (!missing.empty()) {
+    throw DataError(fmt::format("data set {}: what is there is whole, but {} has no {}; complete it with: {}",
+                                info.name, located.folder.string(), fmt::join(missing, ", "),
+                                fetch_command(info)));
   }
 }
 
 LocatedDataset fetch(const DatasetInfo& info, const std::filesystem::path& root, const Source& source,
                      const ProgressFn& progress, const SourceOptions& options) {
-  const std::filesystem::path folder = root / info.name;
-  LocatedDataset located;
+  require_published(info);
+  LocatedDataset located{root / info.folder, {}};
   std::unique_ptr<Supply> supply;  // opened only if something is missing
   std::string missing;
-  for (std::size_t i = 0; i < info.files.size(); ++i) {
-    const DatasetFile& file = info.files[i];
-    located.paths[i] = find_file(folder, file);
-    if (is_whole(file, located.paths[i])) continue;
+  for (const DatasetFile& file : info.files) {
+    std::filesystem::path& path = located.paths.emplace_back(find_file(info, file, located.folder));
+    if (is_whole(file, path)) continue;
     if (!supply) supply = open_source(info, source, options);
     if (const auto blob = supply->get(file, progress)) {
-      located.paths[i] = install(file, *blob, folder);
-    } else if (missing.empty()) {
-      missing = file.name;
+      path = install(info, file, *blob, located.folder);
+    } else if (file.part && missing.empty()) {
+      missing = spelling(info, file);
     }
   }
-  if (!missing.empty()) throw DataError(fmt::format("the source has no {}[.gz]", missing));
+  if (!missing.empty()) throw DataError(fmt::format("the source has no {}", missing));
   return located;
 }
 

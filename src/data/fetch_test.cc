@@ -102,7 +102,7 @@ TEST_F(Fetch, TakesPlainFilesWhereThereIsNoGzippedOne) {
   HttpServer server(all);
   const auto located = fetch(info_, root_, UrlSource{server.address() + "/m/"});
   expect_whole(located);
-  EXPECT_EQ(located.path(FileRole::test_labels).extension(), "");
+  EXPECT_EQ(located.paths[3].extension(), "");
 }
 
 TEST_F(Fetch, FollowsARedirect) {
@@ -179,6 +179,64 @@ TEST_F(Fetch, RefusesAFileThatHasNothingToDoWithTheSet) {
             }).find("neither an archive nor a file of mnist"),
             std::string::npos);
   EXPECT_NE(error_of<DataError>([&] { fetch(info_, root_, FileSource{scratch_.path() / "none"}); }), "");
+}
+
+TEST_F(Fetch, TakesTheFilesOutOfThePublishersArchive) {
+  HttpServer server(HttpServer::Answers{{"/data-1.tar.gz", HttpServer::ok(gzipped(tar()))}});
+  info_.address = server.address() + "/data-1.tar.gz";
+  expect_whole(fetch(info_, root_, OfficialSource{}));
+  remove_tree(root_);
+  HttpServer other(HttpServer::Answers{{"/a.tgz", HttpServer::ok(gzipped("no archive"))}});
+  EXPECT_NE(error_of<DataError>([&] {
+              fetch(info_, root_, UrlSource{other.address() + "/a.tgz"});
+            }).find("/a.tgz: not a tar archive"),
+            std::string::npos);
+}
+
+TEST_F(Fetch, TakesOneFileByItsAddress) {
+  HttpServer server(HttpServer::Answers{{"/" + name(0), HttpServer::ok(contents_[0])}});
+  info_.files.resize(1);
+  const auto located = fetch(info_, root_, UrlSource{server.address() + "/" + name(0)});
+  verify(info_, located);
+}
+
+TEST_F(Fetch, UnpacksWhatMustNotBeGzipped) {
+  HttpServer server(answers());
+  info_.gzip = false;
+  const auto located = fetch(info_, root_, UrlSource{server.address() + "/m"});
+  expect_whole(located);
+  for (const auto& path : located.paths) EXPECT_EQ(path.extension(), "");
+}
+
+TEST_F(Fetch, SaysThatThereIsNoOfficialSource) {
+  info_.address = "";
+  EXPECT_EQ(error_of<ConfigError>([&] { fetch(info_, root_, OfficialSource{}); }),
+            "data set mnist: no publisher's address is known for certain; say where it is with: "
+            "tutti data fetch mnist --from FILE|URL");
+}
+
+TEST_F(Fetch, FilesThatARunDoesWithoutAreMissedByVerifyAndFetchOnly) {
+  info_.files[1].optional = true;      // as the later batches of CIFAR-10
+  info_.files[3].part = std::nullopt;  // as a text's validation part
+  auto all = answers();
+  all.erase("/m/" + name(1) + ".gz");
+  all.erase("/m/" + name(3) + ".gz");
+  EXPECT_EQ(error_from(all), "the source has no train-labels-idx1-ubyte[.gz]");
+  const std::vector roots = {root_};
+  const auto located = locate(info_, roots);
+  EXPECT_TRUE(located.paths[1].empty());
+  EXPECT_EQ(error_of<DataError>([&] { verify(info_, located); }),
+            fmt::format("data set mnist: what is there is whole, but {} has no train-labels-idx1-ubyte[.gz]; "
+                        "complete it with: tutti data fetch mnist",
+                        (root_ / "mnist").string()));
+}
+
+TEST_F(Fetch, RefusesAFileOfOnesOwn) {
+  write_file_atomically(scratch_.path() / "mine.txt", std::string("hello"));
+  const DatasetInfo mine = find_dataset("text:" + (scratch_.path() / "mine.txt").string());
+  EXPECT_THROW(fetch(mine, root_, OfficialSource{}), ConfigError);
+  const std::vector roots = {root_};
+  EXPECT_THROW(verify(mine, locate(mine, roots)), ConfigError);
 }
 
 class NpmFetch : public Fetch {

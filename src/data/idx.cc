@@ -1,7 +1,5 @@
 #include "data/idx.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
@@ -141,12 +139,10 @@ IdxFile IdxFile::open(const std::filesystem::path& path, IdxKind kind, std::size
   return file;
 }
 
-PlainIdx prepare_idx(const std::filesystem::path& path, std::size_t limit) {
+PlainFile prepare_idx(const std::filesystem::path& path, std::size_t limit) {
   const Mapping mapping = map_file(path);
-  if (!needs_decoding(path, mapping.bytes())) return {path, {}};
-  UniqueFd memory = decode(mapping.bytes(), path.string(), limit);
-  if (::fcntl(memory.get(), F_SETFD, 0) != 0) throw_errno("cannot let children inherit a memory file");
-  return {fmt::format("/proc/self/fd/{}", memory.get()), std::move(memory)};
+  if (!needs_decoding(path, mapping.bytes())) return {path.string(), {}};
+  return share_with_children(decode(mapping.bytes(), path.string(), limit));
 }
 
 }  // namespace tutti::data

@@ -14,6 +14,7 @@
 #include <span>
 
 #include "base/file.h"
+#include "data/plain_file.h"
 
 namespace tutti::data {
 
@@ -48,15 +49,8 @@ class IdxFile {
   std::size_t header_bytes_ = 0;
 };
 
-// Where a process can open a file without decoding it.
-struct PlainIdx {
-  std::filesystem::path path;
-  UniqueFd keep_open;  // empty for a file that is plain on disk
-};
-
 // For launchers: a host decodes a gzipped file once and every process maps the same memory. A plain file
-// stands for itself. For a gzipped one `path` is "/proc/self/fd/N", good in this process and in children that
-// inherit N for as long as `keep_open` lives; N is not close-on-exec. Throws DataError.
-PlainIdx prepare_idx(const std::filesystem::path& path, std::size_t limit = kIdxLimit);
+// stands for itself. Throws DataError.
+PlainFile prepare_idx(const std::filesystem::path& path, std::size_t limit = kIdxLimit);
 
 }  // namespace tutti::data

@@ -109,14 +109,14 @@ TEST_F(Idx, RefusesAHeaderThatPromisesTooMuchBeforeTakingMemory) {
 
 TEST_F(Idx, PreparedPlainFileStandsForItself) {
   const auto path = put("labels", labels_idx(3));
-  const PlainIdx plain = prepare_idx(path);
+  const PlainFile plain = prepare_idx(path);
   EXPECT_EQ(plain.path, path);
   EXPECT_FALSE(plain.keep_open);
 }
 
 TEST_F(Idx, PreparedGzipIsReadByAnotherProgram) {
   const std::string content = images_idx(4);
-  const PlainIdx plain = prepare_idx(put("images.gz", content));
+  const PlainFile plain = prepare_idx(put("images.gz", content));
   EXPECT_EQ(IdxFile::open(plain.path, IdxKind::images).count(), 4u);
   const auto copy = scratch_.path() / "copy";
   const pid_t child = ::fork();

@@ -14,6 +14,7 @@ Loader::Loader(const Samples& samples, const LoaderPlan& plan)
       steps_per_epoch_(steps_per_epoch(samples.size(), plan.batch, plan.workers)) {
   TUTTI_CHECK(samples.size() > 0 && plan.rank < plan.workers, "{} samples, rank {} of {}", samples.size(),
               plan.rank, plan.workers);
+  if (plan.augment.any()) augment_.emplace(plan.augment, samples.fields(), plan.seed);
   for (Slot& slot : slots_) {
     for (const Field& field : samples.fields()) slot.fields.emplace_back(plan.batch * field.bytes());
   }
@@ -81,7 +82,9 @@ void Loader::fill_slot(Slot& slot, std::uint64_t step) {
   for (std::size_t f = 0; f < slot.fields.size(); ++f) {
     into.push_back(slot.fields[f].span().first(share.count * samples_.fields()[f].bytes()));
   }
-  samples_.decode(std::span(order_).subspan(share.first, share.count), into);
+  const auto indices = std::span(order_).subspan(share.first, share.count);
+  samples_.decode(indices, into);
+  if (augment_) (*augment_)(epoch, indices, into);
   const Share global = global_share(samples, plan_.batch, plan_.workers, step_in_epoch);
   slot.batch = {{into.begin(), into.end()}, share.count, global.count, step, epoch};
 }

@@ -10,11 +10,13 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
 
 #include "data/aligned_buffer.h"
+#include "data/augment.h"
 #include "data/samples.h"
 
 namespace tutti::data {
@@ -37,12 +39,13 @@ struct LoaderPlan {
   std::size_t rank = 0;
   std::uint64_t first_step = 0;
   std::uint64_t end_step = 0;
+  AugmentOptions augment{};
 };
 
 // One thread calls it. Begins to read at once; its destructor waits for at most one batch to be decoded.
 class Loader {
  public:
-  // `samples` outlives the loader.
+  // `samples` outlives the loader. Throws ConfigError if they shall be augmented and are no images.
   Loader(const Samples& samples, const LoaderPlan& plan);
   ~Loader();
   Loader(const Loader&) = delete;
@@ -70,6 +73,7 @@ class Loader {
   const Samples& samples_;
   const LoaderPlan plan_;
   const std::size_t steps_per_epoch_;
+  std::optional<Augment> augment_;
 
   std::array<Slot, kSlots> slots_;
   std::vector<std::uint32_t> order_;  // of the epoch the thread is in

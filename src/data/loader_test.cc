@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "data/idx_fixture.h"
-#include "data/image_samples.h"
+#include "data/idx_images.h"
 #include "data/sampler.h"
 
 namespace tutti::data {
@@ -37,7 +37,7 @@ class Indices : public Samples {
 
  private:
   std::size_t size_;
-  std::vector<Field> fields_ = image_fields(1, 1, 1, 10);
+  std::vector<Field> fields_ = image_fields({1, 1, 1}, 10);
 };
 
 std::span<const float> pixels_of(const Batch& batch) {
@@ -50,12 +50,15 @@ std::span<const std::int64_t> labels_of(const Batch& batch) {
 class SmallImages : public ::testing::Test {
  protected:
   SmallImages() : set_(open()) {}
-  ImageSet open() const {
-    return ImageSet::open(write(scratch_.path() / "images", images_idx(23)),
-                          write(scratch_.path() / "labels", labels_idx(23)), 10);
+  IdxImages open() const {
+    return IdxImages::open(write(scratch_.path() / "images", images_idx(23)),
+                           write(scratch_.path() / "labels", labels_idx(23)), 10);
+  }
+  ImageSamples samples() const {
+    return {std::make_unique<const IdxImages>(open()), {table_}, image_fields({1, 3, 2}, 10)};
   }
   ScratchFolder scratch_;
-  ImageSet set_;
+  IdxImages set_;
   PixelTable table_ = normalising_table(0.5F, 0.25F);
 };
 
@@ -63,15 +66,17 @@ TEST_F(SmallImages, DecodeNormalisesPixels) {
   std::vector<float> pixels(6);
   std::vector<std::int64_t> labels(1);
   const std::vector<std::uint32_t> indices = {21};
-  decode(set_, indices, table_, pixels, labels);
+  const std::span<std::byte> into[] = {std::as_writable_bytes(std::span(pixels)),
+                                       std::as_writable_bytes(std::span(labels))};
+  samples().decode(indices, into);
   EXPECT_FLOAT_EQ(pixels[5], (152.0F / 255 - 0.5F) / 0.25F);
   EXPECT_EQ(labels[0], 1);
 }
 
 TEST_F(SmallImages, BatchesHoldTheSamplesOfTheOrder) {
   const LoaderPlan plan{.seed = 3, .batch = 4, .workers = 2, .rank = 1, .first_step = 0, .end_step = 7};
-  const ImageSamples samples(open(), 10, table_);
-  Loader loader(samples, plan);
+  const ImageSamples images = samples();
+  Loader loader(images, plan);
   for (std::uint64_t step = 0; step < 7; ++step) {
     ASSERT_TRUE(loader.has_next());
     const Batch batch = loader.next();

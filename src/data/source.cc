@@ -30,22 +30,34 @@ std::vector<std::byte> copy_of(std::span<const std::byte> bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
+// The last part of a path or an address, without ".gz".
+std::string_view bare_name(std::string_view address) {
+  address.remove_prefix(address.rfind('/') + 1);
+  if (address.ends_with(".gz")) address.remove_suffix(3);
+  return address;
+}
+
+bool is_archive_name(std::string_view address) {
+  return address.ends_with(".tgz") || bare_name(address).ends_with(".tar");
+}
+
+HttpProgress report_for(std::string_view file, const ProgressFn& progress) {
+  return [file, &progress](std::uint64_t done, std::uint64_t total) {
+    if (progress) progress(file, done, total);
+  };
+}
+
+// A folder of the web, or one file of it.
 class WebSupply : public Supply {
  public:
-  WebSupply(std::string folder, const SourceOptions& options)
-      : folder_(std::move(folder)), timeout_(options.step_timeout) {
-    if (!folder_.ends_with('/')) folder_ += '/';
-  }
+  WebSupply(std::string address, const SourceOptions& options)
+      : address_(std::move(address)), timeout_(options.step_timeout) {}
 
   std::optional<Blob> get(const DatasetFile& file, const ProgressFn& progress) override {
     const HttpLimits limits{.max_bytes = most_packed_bytes(file), .step_timeout = timeout_};
-    const auto report = [&](std::uint64_t done, std::uint64_t total) {
-      if (progress) progress(file.name, done, total);
-    };
-    for (const char* ending : {".gz", ""}) {
-      const std::string address = folder_ + file.name + ending;
+    for (const std::string& address : addresses_of(file)) {
       try {
-        return Blob{address, http_get(address, limits, report)};
+        return Blob{address, http_get(address, limits, report_for(file.name, progress))};
       } catch (const HttpStatusError& error) {
         if (error.status != 404) throw;
       }
@@ -54,14 +66,20 @@ class WebSupply : public Supply {
   }
 
  private:
-  std::string folder_;
+  std::vector<std::string> addresses_of(const DatasetFile& file) const {
+    if (bare_name(address_) == file.name) return {address_};
+    const std::string folder = address_ + (address_.ends_with('/') ? "" : "/");
+    return {folder + file.name + ".gz", folder + file.name};
+  }
+
+  std::string address_;
   std::chrono::milliseconds timeout_;
 };
 
 // Files that lie in a folder, or the one file that was named.
 class FileSupply : public Supply {
  public:
-  FileSupply(std::filesystem::path path, std::string set) : path_(std::move(path)), set_(std::move(set)) {}
+  FileSupply(std::filesystem::path path, const DatasetInfo& info) : path_(std::move(path)), info_(info) {}
 
   std::optional<Blob> get(const DatasetFile& file, const ProgressFn& progress) override {
     const std::filesystem::path path = find(file);
@@ -74,15 +92,14 @@ class FileSupply : public Supply {
  private:
   std::filesystem::path find(const DatasetFile& file) const {
     if (!std::filesystem::is_directory(path_)) {
-      const std::string name = path_.filename().string();
-      return name == file.name || name == file.name + ".gz" ? path_ : std::filesystem::path();
+      return bare_name(path_.string()) == file.name ? path_ : std::filesystem::path();
     }
-    const std::filesystem::path here = find_file(path_, file);
-    return here.empty() ? find_file(path_ / set_, file) : here;
+    const std::filesystem::path here = find_file(info_, file, path_);
+    return here.empty() ? find_file(info_, file, path_ / info_.folder) : here;
   }
 
   std::filesystem::path path_;
-  std::string set_;
+  const DatasetInfo& info_;
 };
 
 class ArchiveSupply : public Supply {
@@ -107,29 +124,46 @@ class ArchiveSupply : public Supply {
   std::vector<TarMember> members_;
 };
 
-// The archive at `path` unpacked, or nothing if the file is none.
-std::vector<std::byte> unpack_if_archive(const std::filesystem::path& path, std::uint64_t limit) {
-  const Mapping mapping = map_file(path);
-  const auto bytes = std::span<const std::byte>(mapping.bytes());
+// The archive unpacked, or nothing if the bytes are none.
+std::vector<std::byte> unpack_if_archive(std::span<const std::byte> bytes, const std::string& name,
+                                         std::uint64_t limit) {
   if (is_tar(bytes)) return copy_of(bytes);
   if (!is_gzip(bytes)) return {};
-  std::vector<std::byte> content = decode_gzip(bytes, path.string(), limit);
+  std::vector<std::byte> content = decode_gzip(bytes, name, limit);
   if (!is_tar(content)) content.clear();
   return content;
 }
 
-std::unique_ptr<Supply> open_path(const DatasetInfo& info, const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path)) return std::make_unique<FileSupply>(path, info.name);
-  if (auto archive = unpack_if_archive(path, bytes_of(info) + kSlack); !archive.empty()) {
-    return std::make_unique<ArchiveSupply>(std::move(archive), path.string());
+// An archive of the web, fetched when the first file is asked for.
+class WebArchiveSupply : public Supply {
+ public:
+  WebArchiveSupply(std::string address, std::uint64_t limit, const SourceOptions& options)
+      : address_(std::move(address)), limits_{.max_bytes = limit, .step_timeout = options.step_timeout} {}
+
+  std::optional<Blob> get(const DatasetFile& file, const ProgressFn& progress) override {
+    if (!archive_) {
+      const auto packed = http_get(address_, limits_, report_for(bare_name(address_), progress));
+      auto archive = unpack_if_archive(packed, address_, limits_.max_bytes);
+      if (archive.empty()) throw DataError(fmt::format("{}: not a tar archive", address_));
+      archive_.emplace(std::move(archive), address_);
+    }
+    return archive_->get(file, progress);
   }
-  const std::string name = path.filename().string();
-  const bool known = std::ranges::any_of(
-      info.files, [&](const DatasetFile& file) { return name == file.name || name == file.name + ".gz"; });
-  if (!known) {
+
+ private:
+  std::string address_;
+  HttpLimits limits_;
+  std::optional<ArchiveSupply> archive_;
+};
+
+std::unique_ptr<Supply> open_path(const DatasetInfo& info, const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) return std::make_unique<FileSupply>(path, info);
+  auto archive = unpack_if_archive(map_file(path).bytes(), path.string(), bytes_of(info) + kSlack);
+  if (!archive.empty()) return std::make_unique<ArchiveSupply>(std::move(archive), path.string());
+  if (std::ranges::find(info.files, bare_name(path.string()), &DatasetFile::name) == info.files.end()) {
     throw DataError(fmt::format("{}: neither an archive nor a file of {}", path.string(), info.name));
   }
-  return std::make_unique<FileSupply>(path, info.name);
+  return std::make_unique<FileSupply>(path, info);
 }
 
 struct Opener {
@@ -137,16 +171,22 @@ struct Opener {
   const SourceOptions& options;
 
   std::unique_ptr<Supply> operator()(const OfficialSource&) const {
-    return std::make_unique<WebSupply>(info.address, options);
+    if (info.address.empty()) {
+      throw ConfigError(
+          fmt::format("data set {}: no publisher's address is known for certain; say where it is with: {}",
+                      info.name, fetch_command(info)));
+    }
+    return (*this)(UrlSource{info.address});
   }
   std::unique_ptr<Supply> operator()(const UrlSource& source) const {
-    return std::make_unique<WebSupply>(source.folder, options);
+    if (!is_archive_name(source.address)) return std::make_unique<WebSupply>(source.address, options);
+    return std::make_unique<WebArchiveSupply>(source.address, bytes_of(info) + kSlack, options);
   }
   std::unique_ptr<Supply> operator()(const FileSource& source) const { return open_path(info, source.path); }
   std::unique_ptr<Supply> operator()(const NpmSource& source) const {
     const ScratchFolder scratch;
     const auto path = npm_pack(source.package, scratch.path(), options.npm_program);
-    auto archive = unpack_if_archive(path, bytes_of(info) + kSlack);
+    auto archive = unpack_if_archive(map_file(path).bytes(), path.string(), bytes_of(info) + kSlack);
     return std::make_unique<ArchiveSupply>(std::move(archive), "npm package " + source.package);
   }
 };

@@ -18,7 +18,7 @@ namespace tutti::data {
 
 struct OfficialSource {};  // the publisher, DatasetInfo::address
 struct UrlSource {
-  std::string folder;  // file names are appended to it
+  std::string address;  // a folder, to which file names are appended, an archive (.tar, .tgz) or one file
 };
 struct FileSource {
   std::filesystem::path path;  // a folder, an archive (.tar, .tgz) or one of the set's files
@@ -53,7 +53,8 @@ class Supply {
   virtual std::optional<Blob> get(const DatasetFile& file, const ProgressFn& progress) = 0;
 };
 
-// Opens an archive or runs npm at once; folders and addresses wait to be asked. Throws like get().
+// `info` outlives the supply. Opens an archive or runs npm at once; folders and addresses wait to be asked.
+// Throws like get(), and ConfigError if the set has no official source.
 std::unique_ptr<Supply> open_source(const DatasetInfo& info, const Source& source,
                                     const SourceOptions& options);
 

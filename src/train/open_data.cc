@@ -1,7 +1,6 @@
 #include "train/open_data.h"
 
 #include "base/random.h"
-#include "data/image_samples.h"
 #include "data/synthetic.h"
 
 namespace tutti::train {
@@ -13,10 +12,7 @@ std::unique_ptr<data::Samples> open_samples(const Setup& setup, Part part) {
     return std::make_unique<data::SyntheticSamples>(model.fields, kSyntheticSamples[p],
                                                     mix_seed({setup.config.seed, p}));
   }
-  const auto& info = data::find_dataset(setup.config.data);
-  return std::make_unique<data::ImageSamples>(
-      data::ImageSet::open(setup.files[2 * p], setup.files[2 * p + 1], info.classes), info.classes,
-      data::normalising_table(info.mean, info.deviation));
+  return data::open(data::find_dataset(setup.config.data), setup.files[part], model.fields);
 }
 
 models::Batch as_tensors(std::span<const std::span<const std::byte>> fields,

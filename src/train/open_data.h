@@ -10,7 +10,7 @@
 
 namespace tutti::train {
 
-enum class Part { training, test };
+using data::Part;
 
 // Data that is made up to fit the model, for `--data synthetic`.
 inline constexpr std::string_view kSynthetic = "synthetic";

@@ -1,15 +1,11 @@
 #include "train/prepare.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/process.h"
 #include "checkpoint/checkpoint.h"
-#include "data/idx.h"
-#include "data/image_samples.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
 #include "train/open_data.h"
@@ -22,26 +18,12 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRunFiles[] = {"summary.json", "metrics.jsonl", "trace.json"};
 
-std::string text_of(const std::vector<Field>& fields) {
-  std::string text;
-  for (const Field& f : fields) {
-    text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", f.name, fmt::join(f.shape, "x"),
-                        f.below > 0 ? fmt::format(" below {}", f.below) : "");
-  }
-  return text;
-}
-
 void check_fits(const models::ModelInfo& model, const data::DatasetInfo& data) {
-  const auto fields = data::image_fields(data.channels, data.rows, data.cols, data.classes);
-  if (model.fields == fields) return;
-  throw ConfigError(fmt::format("model {} takes {}; data {} has {}; {} would fit", model.name,
-                                text_of(model.fields), data.name, text_of(fields), model.data));
-}
-
-void check_set(const data::ImageSet& set, const data::DatasetInfo& info, const std::string& file) {
-  if (set.rows() == info.rows && set.cols() == info.cols) return;
-  throw DataError(fmt::format("{}: offset 8: images of {}x{}, expected {}x{}", file, set.rows(), set.cols(),
-                              info.rows, info.cols));
+  try {
+    data::require_form(data, model.fields);
+  } catch (const ConfigError& e) {
+    throw ConfigError(fmt::format("model {}: {}; {} would fit", model.name, e.what(), model.data));
+  }
 }
 
 config::TrainConfig config_in(const checkpoint::Checkpoint& checkpoint) {
@@ -111,31 +93,21 @@ void forget_later_steps(const fs::path& metrics, std::int64_t step) {
   write_file_atomically(metrics, kept);
 }
 
-// Opens and checks all four files, decoding gzip once for all workers of the host. Returns the training
-// samples.
-std::size_t prepare_data(const data::DatasetInfo& info, const std::vector<fs::path>& roots,
-                         Prepared& prepared) {
-  const auto located = data::locate(info, roots);
-  std::size_t samples = 0;
-  for (const std::size_t part : {0, 2}) {  // training, test
-    // Checked under their own names first, so that an error names a file that the user knows.
-    const auto set = data::ImageSet::open(located.paths[part], located.paths[part + 1], info.classes);
-    check_set(set, info, located.paths[part].string());
-    if (part == 0) samples = set.size();
-  }
-  for (std::size_t i = 0; i < 4; ++i) {
-    auto plain = data::prepare_idx(located.paths[i]);
-    prepared.setup.files[i] = plain.path.string();
-    if (plain.keep_open) prepared.keep_open.push_back(std::move(plain.keep_open));
-  }
-  return samples;
+// Opens and checks all files, once for all workers of the host. Returns the training samples.
+std::size_t prepare_data(const data::DatasetInfo& info, const DataPlaces& places,
+                         const std::vector<Field>& wanted, Prepared& prepared) {
+  auto plain = data::prepare(info, data::locate(info, places.roots), wanted, places.cache);
+  prepared.setup.files = std::move(plain.files);
+  prepared.keep_open = std::move(plain.keep_open);
+  return data::open(info, prepared.setup.files[data::Part::training], wanted)->size();
 }
 
 }  // namespace
 
 void to_json(nlohmann::json& json, const Setup& s) {
   json = {{"config", s.config},
-          {"files", s.files},
+          {"training_files", s.files[data::Part::training]},
+          {"test_files", s.files[data::Part::test]},
           {"checkpoint", s.checkpoint.value_or("")},
           {"first_step", s.first_step},
           {"routes", s.routes}};
@@ -143,7 +115,8 @@ void to_json(nlohmann::json& json, const Setup& s) {
 
 void from_json(const nlohmann::json& json, Setup& s) {
   json.at("config").get_to(s.config);
-  json.at("files").get_to(s.files);
+  json.at("training_files").get_to(s.files[data::Part::training]);
+  json.at("test_files").get_to(s.files[data::Part::test]);
   const auto checkpoint = json.at("checkpoint").get<std::string>();
   if (!checkpoint.empty()) s.checkpoint = checkpoint;
   json.at("first_step").get_to(s.first_step);
@@ -213,8 +186,8 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
 
 }  // namespace
 
-Prepared prepare(config::TrainConfig c, const std::vector<fs::path>& data_roots,
-                 std::optional<int> threads_wish, const std::string& now) {
+Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<int> threads_wish,
+                 const std::string& now) {
   config::validate(c);
   const auto& strategy = exchange::find_strategy(c.strategy);
   if (strategy.one_worker_only && c.workers != 1) {
@@ -224,8 +197,9 @@ Prepared prepare(config::TrainConfig c, const std::vector<fs::path>& data_roots,
   optimizer_settings(c);
   const auto& model = models::find_model(c.model);
   resolve_servers(strategy, model, c);
-  const bool synthetic = c.data == kSynthetic;
-  if (!synthetic) check_fits(model, data::find_dataset(c.data));
+  std::optional<data::DatasetInfo> info;  // none: made up
+  if (c.data != kSynthetic) info = data::find_dataset(c.data);
+  if (info) check_fits(model, *info);
 
   if (c.memory_format == "auto") c.memory_format = model.channels_last ? "channels-last" : "contiguous";
   if (c.transport == "auto") c.transport = "shm";
@@ -238,7 +212,7 @@ Prepared prepare(config::TrainConfig c, const std::vector<fs::path>& data_roots,
 
   Prepared prepared;
   const std::size_t samples =
-      synthetic ? kSyntheticSamples[0] : prepare_data(data::find_dataset(c.data), data_roots, prepared);
+      info ? prepare_data(*info, places, model.fields, prepared) : kSyntheticSamples[0];
   const RunPlan plan = make_plan(c, samples);
   // Fixed now, so that a longer run that goes on from this one has the same rates.
   if (c.scale_lr) c.warmup_steps = plan.warm_up.steps;

@@ -1,14 +1,13 @@
 // Everything that can be wrong with a run, found before a process is started or a file is written.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/file.h"
 #include "config/train_config.h"
-#include "data/catalogue.h"
+#include "data/open.h"
 #include "exchange/router.h"
 
 namespace tutti::train {
@@ -16,7 +15,7 @@ namespace tutti::train {
 // What every worker receives: the resolved config and files that can be mapped as they are.
 struct Setup {
   config::TrainConfig config;
-  std::array<std::string, 4> files{};     // by data::FileRole
+  data::PartFiles files{};                // none for data that is made up
   std::optional<std::string> checkpoint;  // step folder to go on from
   std::int64_t first_step = 0;            // steps that it has done
   std::vector<exchange::Route> routes{};  // that it had, where the strategy routes
@@ -34,10 +33,16 @@ struct Prepared {
 // is damaged.
 config::TrainConfig config_of_run(const std::string& run_folder);
 
+// Where data is looked for, and where what was learned from it may be kept; an empty path: nowhere.
+struct DataPlaces {
+  std::vector<std::filesystem::path> roots;
+  std::filesystem::path cache;
+};
+
 // Checks names, numbers, data files and the checkpoint to resume; resolves what was left open. `now` names
-// the default run folder. Changes nothing on disk. Throws ConfigError, DataError.
-Prepared prepare(config::TrainConfig config, const std::vector<std::filesystem::path>& data_roots,
-                 std::optional<int> threads_wish, const std::string& now);
+// the default run folder. Changes nothing on disk but the cache. Throws ConfigError, DataError.
+Prepared prepare(config::TrainConfig config, const DataPlaces& places, std::optional<int> threads_wish,
+                 const std::string& now);
 
 // Makes the run folder, and removes from it what an earlier run wrote there: summary, metrics, trace and
 // finished checkpoints, and nothing else. A run that is resumed in its own folder keeps all up to the step

@@ -14,20 +14,25 @@ std::string slot_prefix(const exchange::Updater& updater, int slot) {
   return std::string(updater.slot_name(slot)) + ".";
 }
 
+DType type_of(const torch::Tensor& tensor) {
+  return tensor.scalar_type() == torch::kInt64 ? DType::i64 : DType::f32;
+}
+
 const checkpoint::TensorView& fitting(const checkpoint::SafetensorsFile& file, const std::string& name,
                                       const torch::Tensor& like) {
   const checkpoint::TensorView& found = file.at(name);
-  if (found.dtype != DType::f32 || torch::IntArrayRef(found.shape) != like.sizes()) {
-    throw DataError(fmt::format("{}: tensor {} is {} {}, the model's is float32 {}", file.path().string(),
-                                name, name_of(found.dtype), checkpoint::shape_text(found.shape),
-                                checkpoint::shape_text(like.sizes().vec())));
+  if (found.dtype != type_of(like) || torch::IntArrayRef(found.shape) != like.sizes()) {
+    throw DataError(fmt::format("{}: tensor {} is {} {}, the model's is {} {}", file.path().string(), name,
+                                name_of(found.dtype), checkpoint::shape_text(found.shape),
+                                name_of(type_of(like)), checkpoint::shape_text(like.sizes().vec())));
   }
   return found;
 }
 
-Named parameter_views(const grad::Buckets& buckets, const grad::Tables& tables) {
+Named model_views(const grad::Buckets& buckets, const grad::Tables& tables, const Buffers& buffers) {
   Named views = buckets.named_views(buckets.all_parameters());
   for (std::size_t t = 0; t < tables.size(); ++t) views.emplace_back(tables.name(t), tables.weight(t));
+  views.insert(views.end(), buffers.views().begin(), buffers.views().end());
   return views;
 }
 
@@ -42,8 +47,8 @@ Named state_views(const grad::Buckets& buckets, const grad::Tables& tables, exch
 }
 
 void copy_into(const checkpoint::TensorView& from, torch::Tensor to) {
-  torch::Tensor row_major = torch::empty(to.sizes(), torch::kFloat32);
-  std::memcpy(row_major.data_ptr<float>(), from.bytes.data(), from.bytes.size());
+  torch::Tensor row_major = torch::empty(to.sizes(), to.scalar_type());
+  std::memcpy(row_major.data_ptr(), from.bytes.data(), from.bytes.size());
   to.copy_(row_major);
 }
 
@@ -53,15 +58,16 @@ void Snapshot::add(const std::string& prefix, const Named& tensors) {
   for (const auto& [name, tensor] : tensors) {
     copies_.push_back(tensor.detach().clone(torch::MemoryFormat::Contiguous));
     const torch::Tensor& copy = copies_.back();
-    views_.push_back(
-        {prefix + name, DType::f32, copy.sizes().vec(),
-         std::as_bytes(std::span(copy.data_ptr<float>(), static_cast<std::size_t>(copy.numel())))});
+    views_.push_back({prefix + name,
+                      type_of(copy),
+                      copy.sizes().vec(),
+                      {static_cast<const std::byte*>(copy.data_ptr()), copy.nbytes()}});
   }
 }
 
-Snapshot snapshot_parameters(const grad::Buckets& buckets, const grad::Tables& tables) {
+Snapshot snapshot_model(const grad::Buckets& buckets, const grad::Tables& tables, const Buffers& buffers) {
   Snapshot s;
-  s.add("", parameter_views(buckets, tables));
+  s.add("", model_views(buckets, tables, buffers));
   return s;
 }
 
@@ -75,13 +81,13 @@ Snapshot snapshot_optimizer(const grad::Buckets& buckets, const grad::Tables& ta
 }
 
 void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, const grad::Tables& tables,
-             exchange::Updater& updater) {
+             const Buffers& buffers, exchange::Updater& updater) {
   std::vector<std::pair<const checkpoint::TensorView*, torch::Tensor>> copies;
   const auto plan = [&](const checkpoint::SafetensorsFile& file, const std::string& prefix,
                         const Named& views) {
     for (const auto& [name, view] : views) copies.emplace_back(&fitting(file, prefix + name, view), view);
   };
-  plan(from.model, "", parameter_views(buckets, tables));
+  plan(from.model, "", model_views(buckets, tables, buffers));
   for (int slot = 0; slot < updater.slots(); ++slot) {
     if (!from.optimizer) throw DataError(fmt::format("{} has no optimizer state", from.path.string()));
     plan(*from.optimizer, slot_prefix(updater, slot), state_views(buckets, tables, updater, slot));

@@ -9,6 +9,7 @@
 #include "checkpoint/tensor_view.h"
 #include "exchange/updater.h"
 #include "grad/buckets.h"
+#include "train/buffers.h"
 
 namespace tutti::train {
 
@@ -23,15 +24,16 @@ class Snapshot {
   std::vector<checkpoint::TensorView> views_;
 };
 
-// Parameters of buckets and tables, or the optimizer's state of both ("exp_avg.conv1.weight" and so on).
-Snapshot snapshot_parameters(const grad::Buckets& buckets, const grad::Tables& tables);
+// Parameters of buckets and tables and what the model keeps beside them, or the optimizer's state of both
+// ("exp_avg.conv1.weight" and so on).
+Snapshot snapshot_model(const grad::Buckets& buckets, const grad::Tables& tables, const Buffers& buffers);
 Snapshot snapshot_optimizer(const grad::Buckets& buckets, const grad::Tables& tables,
                             exchange::Updater& updater);
 
-// Fills parameters and optimizer state from a verified checkpoint. Throws DataError that names what is
-// missing or of another shape; nothing is changed then.
+// Fills model and optimizer state from a verified checkpoint. Throws DataError that names what is missing or
+// of another shape; nothing is changed then.
 void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, const grad::Tables& tables,
-             exchange::Updater& updater);
+             const Buffers& buffers, exchange::Updater& updater);
 
 // Fills the optimizer's state from a snapshot of it, however its parameters were split into buckets and
 // tables then.

@@ -180,8 +180,10 @@ class Trainer {
     make_replica(by_rows_);
     if (setup_.checkpoint) {
       if (first()) {
-        restore(checkpoint::load(*setup_.checkpoint), replica_->buckets, replica_->tables, replica_->updater);
+        restore(checkpoint::load(*setup_.checkpoint), replica_->buckets, replica_->tables, buffers_,
+                replica_->updater);
       }
+      buffers_.broadcast(all_);
       emit(observe::Resumed{setup_.first_step, *setup_.checkpoint});
     }
     exchange().start(setup_.first_step, setup_.checkpoint.has_value());
@@ -320,10 +322,11 @@ class Trainer {
     // Where workers do not keep step, or differ, nobody waits for the others here: rank 0 looks at what it
     // has.
     const bool together = !strategy_.apart && !strategy_.drifts && config_.backup_workers == 0;
+    const bool due = config_.checkpoint_every > 0 ? passed(config_.checkpoint_every) : epoch_done;
+    if (together && (epoch_done || due)) buffers_.average(all_);
     if (!config_.no_evaluate && epoch_done && (together || first())) {
       evaluate_now(steps_seen_, together ? &all_ : nullptr);
     }
-    const bool due = config_.checkpoint_every > 0 ? passed(config_.checkpoint_every) : epoch_done;
     if (first() && due) {
       exchange().fetch_state();
       save(steps_seen_);
@@ -346,6 +349,7 @@ class Trainer {
 
   // Everyone is here, with the same parameters.
   void conclude() {
+    buffers_.average(all_);
     if (!config_.no_evaluate) evaluate_now(plan_.total_steps, &all_);
     if (first()) save(plan_.total_steps);
   }
@@ -361,9 +365,9 @@ class Trainer {
   }
 
   void save(std::int64_t done) {
-    const auto parameters = snapshot_parameters(replica_->buckets, replica_->tables);
+    const auto model = snapshot_model(replica_->buckets, replica_->tables, buffers_);
     const auto optimizer = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater);
-    const auto path = checkpoint::save(config_.out, done, parameters.views(), optimizer.views(),
+    const auto path = checkpoint::save(config_.out, done, model.views(), optimizer.views(),
                                        {{"config", config_}, {"version", kVersion}, {"routes", routes_}});
     emit(observe::CheckpointSaved{done, path.string()});
   }
@@ -384,7 +388,7 @@ class Trainer {
     r.seconds = std::accumulate(series_.step.begin(), series_.step.end(), 0.0) / 1000.0;
     r.bytes_sent = bytes_before_ + exchange().bytes_sent();
     r.parameters_sha256 = to_hex(
-        checkpoint::parameters_digest(snapshot_parameters(replica_->buckets, replica_->tables).views()));
+        checkpoint::parameters_digest(snapshot_model(replica_->buckets, replica_->tables, buffers_).views()));
     return r;
   }
 
@@ -480,6 +484,7 @@ class Trainer {
   collectives::Communicator all_;  // the workers
   observe::Trace trace_;
   std::shared_ptr<models::Model> model_;
+  const Buffers buffers_{*model_};
   const std::vector<std::string> embeddings_ = grad::embedding_names(*model_);
   std::vector<std::string> by_rows_;  // of these, which travel as rows
   exchange::ClusterFacts cluster_;

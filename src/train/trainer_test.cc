@@ -35,7 +35,7 @@ class TrainerTest : public ::testing::Test {
   }
 
   nlohmann::json train_here(const config::TrainConfig& c) const {
-    return train_as(prepare(c, {folder_.path() / "data"}, 1, "now").setup);
+    return train_as(prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup);
   }
 
   static nlohmann::json train_as(const train::Setup& setup) {
@@ -149,7 +149,7 @@ TEST_F(TrainerTest, BadInputIsRefusedBeforeAnythingIsWritten) {
     auto c = config("refused");
     change(c);
     try {
-      prepare(c, {folder_.path() / "data"}, 1, "now");
+      prepare(c, {{folder_.path() / "data"}, {}}, 1, "now");
       ADD_FAILURE() << word;
     } catch (const UsageError& e) {
       EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what();
@@ -178,7 +178,7 @@ TEST_F(TrainerTest, ResumedRunForgetsWhatCameAfterItsCheckpoint) {
   write_file_atomically(metrics, std::string_view("{\"step\":7}\n{\"step\":8}\n{\"step\":9}\n{\"step\":1"));
   c.resume = c.out;
   c.steps = 20;
-  make_run_folder(prepare(c, {folder_.path() / "data"}, 1, "now").setup);
+  make_run_folder(prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup);
   EXPECT_EQ(read_file(metrics), "{\"step\":7}\n{\"step\":8}\n");
 }
 
@@ -188,7 +188,7 @@ TEST_F(TrainerTest, DamagedDataNamesTheFileTheUserKnows) {
   bytes[20] = 77;
   write_file_atomically(labels, bytes);
   try {
-    prepare(config("refused"), {folder_.path() / "data"}, 1, "now");
+    prepare(config("refused"), {{folder_.path() / "data"}, {}}, 1, "now");
     FAIL();
   } catch (const DataError& e) {
     EXPECT_NE(std::string(e.what()).find("train-labels-idx1-ubyte"), std::string::npos) << e.what();

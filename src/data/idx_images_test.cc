@@ -1,4 +1,4 @@
-#include "data/image_set.h"
+#include "data/idx_images.h"
 
 #include <gtest/gtest.h>
 
@@ -23,22 +23,21 @@ class Images : public ::testing::Test {
 };
 
 TEST_F(Images, GivesPixelsAndLabels) {
-  const ImageSet set = ImageSet::open(images(12), labels(12), 10);
+  const IdxImages set = IdxImages::open(images(12), labels(12), 10);
   EXPECT_EQ(set.size(), 12u);
-  EXPECT_EQ(set.rows(), 3u);
-  EXPECT_EQ(set.cols(), 2u);
+  EXPECT_EQ(set.shape(), (ImageShape{1, 3, 2}));
   ASSERT_EQ(set.pixels(11).size(), 6u);
   EXPECT_EQ(set.pixels(11)[5], 82);
   EXPECT_EQ(set.label(11), 1);
 }
 
 TEST_F(Images, RefusesCountsThatDiffer) {
-  const std::string text = error_of<DataError>([&] { ImageSet::open(images(12), labels(11), 10); });
+  const std::string text = error_of<DataError>([&] { IdxImages::open(images(12), labels(11), 10); });
   EXPECT_NE(text.find("labels: offset 4: 11 labels, expected 12 as in "), std::string::npos) << text;
 }
 
 TEST_F(Images, RefusesALabelOutOfRange) {
-  const std::string text = error_of<DataError>([&] { ImageSet::open(images(12), labels(12), 9); });
+  const std::string text = error_of<DataError>([&] { IdxImages::open(images(12), labels(12), 9); });
   EXPECT_NE(text.find("labels: offset 17: label 9, expected 0 to 8"), std::string::npos) << text;
 }
 
