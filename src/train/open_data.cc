@@ -10,7 +10,7 @@ std::unique_ptr<data::Samples> open_samples(const Setup& setup, Part part) {
   const auto& model = models::find_model(setup.config.model);
   const auto p = static_cast<std::size_t>(part);
   if (setup.config.data == kSynthetic) {
-    return std::make_unique<data::SyntheticSamples>(model.fields, kSyntheticSamples[p],
+    return std::make_unique<data::SyntheticSamples>(model.fields({}), kSyntheticSamples[p],
                                                     mix_seed({setup.config.seed, p}));
   }
   const auto& info = data::find_dataset(setup.config.data);

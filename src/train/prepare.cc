@@ -33,9 +33,9 @@ std::string text_of(const std::vector<Field>& fields) {
 
 void check_fits(const models::ModelInfo& model, const data::DatasetInfo& data) {
   const auto fields = data::image_fields(data.channels, data.rows, data.cols, data.classes);
-  if (model.fields == fields) return;
+  if (model.fields({}) == fields) return;
   throw ConfigError(fmt::format("model {} takes {}; data {} has {}; {} would fit", model.name,
-                                text_of(model.fields), data.name, text_of(fields), model.data));
+                                text_of(model.fields({})), data.name, text_of(fields), model.data));
 }
 
 void check_set(const data::ImageSet& set, const data::DatasetInfo& info, const std::string& file) {

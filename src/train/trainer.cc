@@ -269,7 +269,7 @@ class Trainer {
   }
 
   models::Batch as_batch(const data::Batch& batch) const {
-    return as_tensors(batch.fields, info_.fields, batch.count, channels_last_);
+    return as_tensors(batch.fields, fields_, batch.count, channels_last_);
   }
 
   // Tells the exchange which rows the next step reads.
@@ -463,6 +463,7 @@ class Trainer {
   const config::TrainConfig& config_;
   observe::EventSink& sink_;
   const models::ModelInfo& info_;
+  const std::vector<Field> fields_ = info_.fields({});
   const bool channels_last_;
   const exchange::Strategy& strategy_;
   std::unique_ptr<data::Samples> training_;
