@@ -5,7 +5,11 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "models/alexnet.h"
 #include "models/mnist_cnn.h"
+#include "models/mobilenet.h"
+#include "models/resnet.h"
+#include "models/vgg.h"
 #include "models/wide_deep.h"
 
 namespace tutti::models {
@@ -74,7 +78,11 @@ ModelOptions ModelInfo::complete(const ModelOptions& options) const {
 }
 
 const std::vector<ModelInfo>& all_models() {
-  static const std::vector<ModelInfo> models = {mnist_cnn(), wide_deep()};
+  static const std::vector<ModelInfo> models = {
+      mnist_cnn(),       wide_deep(),         alexnet(),       vgg(16),       vgg(19),       resnet(50),
+      resnet(152),       mobilenetv2(),       alexnet_cifar(), vgg_cifar(16), vgg_cifar(19), resnet_cifar(50),
+      resnet_cifar(152), mobilenetv2_cifar(),
+  };
   return models;
 }
 
