@@ -16,10 +16,10 @@ namespace tutti::cli {
 namespace {
 
 int models() {
-  fmt::print("{:<12} {:>12} {:>10} {:>16}  {}\n", "name", "parameters", "bytes", "MFLOPs/sample",
+  fmt::print("{:<17} {:>12} {:>10} {:>16}  {}\n", "name", "parameters", "bytes", "MFLOPs/sample",
              "what it is");
   for (const auto& m : models::all_models()) {
-    fmt::print("{:<12} {:>12} {:>10} {:>16.1f}  {}\n", m.name, m.parameters,
+    fmt::print("{:<17} {:>12} {:>10} {:>16.1f}  {}\n", m.name, m.parameters,
                human_bytes(static_cast<std::uint64_t>(m.parameters) * 4), m.flops_per_sample / 1e6,
                m.summary);
   }

@@ -50,6 +50,17 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add(app, "workers", c.workers, "processes that compute gradients");
   add(app, "steps", c.steps, "optimizer steps to train (instead of --epochs)")->check(at_least_one, "");
   add(app, "epochs", c.epochs, "passes over the data; default 1")->check(at_least_one, "");
+  add(app, "classes", c.classes, "that the network tells apart; default: as many as the data has")
+      ->check(not_negative, "");
+  add(app, "image-size", c.image_size, "that images are brought to; default: the network's own")
+      ->check(not_negative, "");
+  add(app, "vocabulary", c.vocabulary, "words of a language model; default: as many as the data has")
+      ->check(not_negative, "");
+  add(app, "embedding", c.embedding, "numbers a word, of a language model")->check(not_negative, "");
+  add(app, "hidden", c.hidden, "cells of a language model's LSTM")->check(not_negative, "");
+  add(app, "unroll", c.unroll, "words that a language model's sample predicts")->check(not_negative, "");
+  add(app, "sampled", c.sampled, "words that stand for all others in a language model's training step")
+      ->check(not_negative, "");
   auto* batch = add(app, "batch", c.batch, "samples a worker and step");
   add(app, "global-batch", c.global_batch, "samples a step of all workers together (instead of --batch)")
       ->check(at_least_one, "")

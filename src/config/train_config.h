@@ -12,6 +12,13 @@ namespace tutti::config {
 
 struct TrainConfig {
   std::string model = "mnist-cnn";
+  std::int64_t classes = 0;  // these are the model's own, or what the data has, if 0
+  std::int64_t image_size = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t embedding = 0;
+  std::int64_t hidden = 0;
+  std::int64_t unroll = 0;
+  std::int64_t sampled = 0;
   std::string data = "fashion-mnist";
   std::string strategy = "allreduce";
   int workers = 1;
@@ -62,14 +69,12 @@ struct TrainConfig {
 };
 
 // A key that is missing keeps its default.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainConfig, model, data, strategy, workers, steps, epochs,
-                                                batch, global_batch, optimizer, lr, momentum, beta1, beta2,
-                                                epsilon, weight_decay, scale_lr, warmup_steps, seed, servers,
-                                                colocate, server_role, backup_workers, staleness, damp_stale,
-                                                local_aggregation, partitions, sync_every, moving_rate,
-                                                pace_ms, slow, device, transport, algorithm, memory_format,
-                                                bucket_bytes, threads, timeout_s, no_evaluate, trace,
-                                                checkpoint_every, out, resume)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    TrainConfig, model, classes, image_size, vocabulary, embedding, hidden, unroll, sampled, data, strategy,
+    workers, steps, epochs, batch, global_batch, optimizer, lr, momentum, beta1, beta2, epsilon, weight_decay,
+    scale_lr, warmup_steps, seed, servers, colocate, server_role, backup_workers, staleness, damp_stale,
+    local_aggregation, partitions, sync_every, moving_rate, pace_ms, slow, device, transport, algorithm,
+    memory_format, bucket_bytes, threads, timeout_s, no_evaluate, trace, checkpoint_every, out, resume)
 
 // `slow` as numbers; factor 1 for everyone if it is empty. Throws ConfigError.
 struct Slow {

@@ -10,12 +10,14 @@ namespace tutti::models {
 
 class MnistCnn final : public Classifier {
  public:
-  MnistCnn();
+  explicit MnistCnn(const ModelOptions& options);
   torch::Tensor forward(torch::Tensor images) override;
 
  private:
   torch::nn::Conv2d conv1_, conv2_, conv3_;
   torch::nn::Linear dense1_, dense2_, dense3_;
 };
+
+ModelInfo mnist_cnn();
 
 }  // namespace tutti::models

@@ -5,7 +5,11 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "models/alexnet.h"
 #include "models/mnist_cnn.h"
+#include "models/mobilenet.h"
+#include "models/resnet.h"
+#include "models/vgg.h"
 #include "models/wide_deep.h"
 
 namespace tutti::models {
@@ -13,17 +17,24 @@ namespace {
 
 namespace F = torch::nn::functional;
 
-constexpr double conv_flops(double out, double in_channels, double out_channels) {
-  return 2 * out * out * out_channels * in_channels * 9;
-}
+struct Option {
+  std::string_view name;
+  std::int64_t ModelOptions::*value;
+};
 
-std::vector<Field> images(std::int64_t channels, std::int64_t size, std::int64_t classes) {
-  return {{"image", DType::f32, {channels, size, size}}, {"label", DType::i64, {}, classes}};
-}
+constexpr Option kOptions[] = {
+    {"classes", &ModelOptions::classes},     {"image size", &ModelOptions::image_size},
+    {"channels", &ModelOptions::channels},   {"vocabulary", &ModelOptions::vocabulary},
+    {"embedding", &ModelOptions::embedding}, {"hidden", &ModelOptions::hidden},
+    {"unroll", &ModelOptions::unroll},       {"sampled", &ModelOptions::sampled},
+};
 
-template <class M>
-std::shared_ptr<Model> make() {
-  return std::make_shared<M>();
+std::string names_of_options(const ModelOptions& own) {
+  std::vector<std::string_view> names;
+  for (const Option& o : kOptions) {
+    if (own.*o.value != 0) names.push_back(o.name);
+  }
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -33,35 +44,44 @@ std::vector<torch::Tensor> Model::rows_read(const Batch&) const {
 }
 
 torch::Tensor Classifier::loss(const Batch& batch) {
-  return F::cross_entropy(forward(batch[0]), batch[1]);
+  return F::cross_entropy(forward(batch.front()), batch.back());
 }
 
 Score Classifier::score(const Batch& batch) {
-  const auto scores = forward(batch[0]);
-  const auto sum = F::cross_entropy(scores, batch[1], F::CrossEntropyFuncOptions().reduction(torch::kSum));
-  return {sum.item<double>(), scores.argmax(1).eq(batch[1]).sum().item<double>(),
-          static_cast<double>(batch[1].size(0))};
+  const auto& classes = batch.back();
+  const auto scores = forward(batch.front());
+  const auto sum = F::cross_entropy(scores, classes, F::CrossEntropyFuncOptions().reduction(torch::kSum));
+  const auto best = std::get<1>(scores.topk(std::min<std::int64_t>(5, scores.size(1)), 1));
+  return {.loss = sum.item<double>(),
+          .correct = scores.argmax(1).eq(classes).sum().item<double>(),
+          .top5 = best.eq(classes.unsqueeze(1)).sum().item<double>(),
+          .samples = static_cast<double>(classes.size(0))};
+}
+
+ModelOptions ModelInfo::complete(const ModelOptions& options) const {
+  ModelOptions all = own;
+  for (const Option& o : kOptions) {
+    const std::int64_t value = options.*o.value;
+    if (value == 0) continue;
+    if (own.*o.value == 0) {
+      throw ConfigError(
+          fmt::format("model {} has no option '{}'; it has: {}", name, o.name, names_of_options(own)));
+    }
+    if (value < 0) throw ConfigError(fmt::format("model {}: {} {} is below 1", name, o.name, value));
+    all.*o.value = value;
+  }
+  if (all.image_size < least_image) {
+    throw ConfigError(fmt::format("model {}: image size {} is too small; the least is {}", name,
+                                  all.image_size, least_image));
+  }
+  return all;
 }
 
 const std::vector<ModelInfo>& all_models() {
   static const std::vector<ModelInfo> models = {
-      {.name = "mnist-cnn",
-       .summary = "study B's network: three convolutions, three dense layers",
-       .parameters = 690'590,
-       .flops_per_sample = conv_flops(26, 1, 32) + conv_flops(11, 32, 128) + conv_flops(3, 128, 256) +
-                           2.0 * (256 * 1000 + 1000 * 100 + 100 * 10),
-       .fields = images(1, 28, 10),
-       .data = "fashion-mnist",
-       .channels_last = true,
-       .make = make<MnistCnn>},
-      {.name = "wide-deep",
-       .summary =
-           "clicks from 13 numbers and 26 hashed categories: a wide and a deep part, sparse embeddings",
-       .parameters = WideDeep::kParameters,
-       .flops_per_sample = WideDeep::kFlops,
-       .fields = WideDeep::fields(),
-       .data = "synthetic",
-       .make = make<WideDeep>},
+      mnist_cnn(),       wide_deep(),         alexnet(),       vgg(16),       vgg(19),       resnet(50),
+      resnet(152),       mobilenetv2(),       alexnet_cifar(), vgg_cifar(16), vgg_cifar(19), resnet_cifar(50),
+      resnet_cifar(152), mobilenetv2_cifar(),
   };
   return models;
 }
@@ -74,11 +94,13 @@ const ModelInfo& find_model(std::string_view name) {
   throw ConfigError(fmt::format("unknown model '{}'; there are: {}", name, fmt::join(names, ", ")));
 }
 
-std::shared_ptr<Model> make_model(std::string_view name) {
+std::shared_ptr<Model> make_model(std::string_view name, const ModelOptions& options) {
   const ModelInfo& info = find_model(name);
-  auto model = info.make();
-  TUTTI_CHECK(count_parameters(*model) == info.parameters, "{} has {} parameters", name,
-              count_parameters(*model));
+  auto model = info.make(options);
+  if (options == ModelOptions{}) {
+    TUTTI_CHECK(count_parameters(*model) == info.parameters, "{} has {} parameters", name,
+                count_parameters(*model));
+  }
   return model;
 }
 

@@ -3,6 +3,7 @@
 
 #include <torch/torch.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@ using Batch = std::vector<torch::Tensor>;
 struct Score {
   double loss = 0;
   double correct = 0;
+  double top5 = 0;  // classifiers: the right class is among the best five
   double samples = 0;
 };
 
@@ -33,23 +35,48 @@ class Model : public torch::nn::Module {
   virtual std::vector<torch::Tensor> rows_read(const Batch& batch) const;
 };
 
-// A model for images of classes: `forward` gives a score (logit) for each class.
+// A model that tells classes apart: `forward` takes the first field of a batch and gives a score (logit) for
+// each class; the last field is the right one.
 class Classifier : public Model {
  public:
-  virtual torch::Tensor forward(torch::Tensor images) = 0;
+  virtual torch::Tensor forward(torch::Tensor samples) = 0;
   torch::Tensor loss(const Batch& batch) override;
   Score score(const Batch& batch) override;
+};
+
+// What a network can be told. Zeros are the model's own.
+struct ModelOptions {
+  std::int64_t classes = 0;
+  std::int64_t image_size = 0;
+  std::int64_t channels = 0;
+  std::int64_t vocabulary = 0;  // from here on: language models
+  std::int64_t embedding = 0;
+  std::int64_t hidden = 0;
+  std::int64_t unroll = 0;   // tokens that a sample predicts
+  std::int64_t sampled = 0;  // words that stand for the whole vocabulary in a training step
+  bool operator==(const ModelOptions&) const = default;
 };
 
 struct ModelInfo {
   std::string_view name;
   std::string_view summary;
-  std::int64_t parameters = 0;  // checked when the model is made
-  double flops_per_sample = 0;  // forward, multiply and add counted apart
-  std::vector<Field> fields;    // what it takes; the last is what it learns
-  std::string_view data;        // a data set that fits
-  bool channels_last = false;   // the memory format that is faster on CPUs
-  std::shared_ptr<Model> (*make)() = nullptr;
+  ModelOptions own = {};         // what is zero here is an option that the model does not have
+  std::int64_t least_image = 0;  // the smallest image size that leaves something to every layer
+  std::int64_t parameters = 0;   // with its own options; checked when the model is made
+  double flops_per_sample = 0;   // with its own options; forward, multiply and add counted apart
+  std::string_view data;         // a data set that fits
+  bool channels_last = false;    // the memory format that is faster on CPUs
+  // Both are called with every option of the model set.
+  std::function<std::vector<Field>(const ModelOptions&)> takes;
+  std::function<std::shared_ptr<Model>(const ModelOptions&)> build;
+
+  // The model's own options where the given ones are zero. Throws ConfigError for an option that it does not
+  // have, a negative one, and an image that is too small.
+  ModelOptions complete(const ModelOptions& options) const;
+  // What it takes; the last is what it learns. Throws as `complete` does.
+  std::vector<Field> fields(const ModelOptions& options) const { return takes(complete(options)); }
+  // A fresh network with weights drawn from torch's generator. Throws as `complete` does.
+  std::shared_ptr<Model> make(const ModelOptions& options) const { return build(complete(options)); }
 };
 
 const std::vector<ModelInfo>& all_models();
@@ -57,8 +84,8 @@ const std::vector<ModelInfo>& all_models();
 // Throws ConfigError that lists the names.
 const ModelInfo& find_model(std::string_view name);
 
-// A fresh network with weights drawn from torch's generator. Throws ConfigError for an unknown name.
-std::shared_ptr<Model> make_model(std::string_view name);
+// ModelInfo::make by name. Throws ConfigError also for an unknown name.
+std::shared_ptr<Model> make_model(std::string_view name, const ModelOptions& options = {});
 
 std::int64_t count_parameters(const torch::nn::Module& module);
 

@@ -4,12 +4,6 @@ namespace tutti::models {
 
 namespace F = torch::nn::functional;
 
-std::vector<Field> WideDeep::fields() {
-  return {{"numbers", DType::f32, {kNumbers}},
-          {"categories", DType::i64, {kCategories}, kRows},
-          {"click", DType::f32, {}}};
-}
-
 WideDeep::WideDeep()
     : wide_(register_module("wide", torch::nn::Embedding(kRows, 1))),
       deep_(register_module("deep", torch::nn::Embedding(kRows, kWidth))),
@@ -37,13 +31,28 @@ Score WideDeep::score(const Batch& batch) {
   const auto scores = forward(batch);
   const auto sum = F::binary_cross_entropy_with_logits(
       scores, batch[2], F::BinaryCrossEntropyWithLogitsFuncOptions().reduction(torch::kSum));
-  return {sum.item<double>(), scores.gt(0).eq(batch[2].gt(0.5)).sum().item<double>(),
-          static_cast<double>(scores.size(0))};
+  return {.loss = sum.item<double>(),
+          .correct = scores.gt(0).eq(batch[2].gt(0.5)).sum().item<double>(),
+          .samples = static_cast<double>(scores.size(0))};
 }
 
 std::vector<torch::Tensor> WideDeep::rows_read(const Batch& batch) const {
   const auto rows = batch[1].flatten();
   return {rows, rows};
+}
+
+ModelInfo wide_deep() {
+  const std::vector<Field> fields = {{"numbers", DType::f32, {WideDeep::kNumbers}},
+                                     {"categories", DType::i64, {WideDeep::kCategories}, WideDeep::kRows},
+                                     {"click", DType::f32, {}}};
+  return {
+      .name = "wide-deep",
+      .summary = "clicks from 13 numbers and 26 hashed categories: a wide and a deep part, sparse embeddings",
+      .parameters = WideDeep::kParameters,
+      .flops_per_sample = WideDeep::kFlops,
+      .data = "synthetic",
+      .takes = [fields](const ModelOptions&) { return fields; },
+      .build = [](const ModelOptions&) { return std::make_shared<WideDeep>(); }};
 }
 
 }  // namespace tutti::models

@@ -23,7 +23,6 @@ class WideDeep final : public Model {
   static constexpr std::int64_t kParameters =
       kRows * (kWidth + 1) + (kIn + 1) * kHidden1 + (kHidden1 + 1) * kHidden2 + kHidden2 + 1;
   static constexpr double kFlops = 2.0 * (kIn * kHidden1 + kHidden1 * kHidden2 + kHidden2);
-  static std::vector<Field> fields();
 
   WideDeep();
   torch::Tensor loss(const Batch& batch) override;
@@ -36,5 +35,7 @@ class WideDeep final : public Model {
   torch::nn::Embedding wide_, deep_;
   torch::nn::Linear dense1_, dense2_, dense3_;
 };
+
+ModelInfo wide_deep();
 
 }  // namespace tutti::models

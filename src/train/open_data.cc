@@ -2,17 +2,18 @@
 
 #include "base/random.h"
 #include "data/synthetic.h"
+#include "train/plan.h"
 
 namespace tutti::train {
 
 std::unique_ptr<data::Samples> open_samples(const Setup& setup, Part part) {
-  const auto& model = models::find_model(setup.config.model);
+  const auto fields = models::find_model(setup.config.model).fields(options_of(setup.config));
   const auto p = static_cast<std::size_t>(part);
   if (setup.config.data == kSynthetic) {
-    return std::make_unique<data::SyntheticSamples>(model.fields, kSyntheticSamples[p],
+    return std::make_unique<data::SyntheticSamples>(fields, kSyntheticSamples[p],
                                                     mix_seed({setup.config.seed, p}));
   }
-  return data::open(data::find_dataset(setup.config.data), setup.files[part], model.fields);
+  return data::open(data::find_dataset(setup.config.data), setup.files[part], fields);
 }
 
 models::Batch as_tensors(std::span<const std::span<const std::byte>> fields,

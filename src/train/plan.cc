@@ -38,6 +38,16 @@ optim::Settings optimizer_settings(const config::TrainConfig& c) {
   return s;
 }
 
+models::ModelOptions options_of(const config::TrainConfig& c) {
+  return {.classes = c.classes,
+          .image_size = c.image_size,
+          .vocabulary = c.vocabulary,
+          .embedding = c.embedding,
+          .hidden = c.hidden,
+          .unroll = c.unroll,
+          .sampled = c.sampled};
+}
+
 exchange::Tuning tuning_of(const config::TrainConfig& c) {
   const auto& strategy = exchange::find_strategy(c.strategy);
   const int pushers = c.local_aggregation ? 1 : c.workers;

@@ -3,6 +3,7 @@
 
 #include "config/train_config.h"
 #include "exchange/strategy.h"
+#include "models/model.h"
 #include "optim/schedule.h"
 #include "optim/settings.h"
 
@@ -26,6 +27,9 @@ RunPlan make_plan(const config::TrainConfig& config, std::size_t samples);
 optim::Settings optimizer_settings(const config::TrainConfig& config);
 
 Clock::duration timeout_of(const config::TrainConfig& config);
+
+// What the network was told.
+models::ModelOptions options_of(const config::TrainConfig& config);
 
 // The numbers of single strategies.
 exchange::Tuning tuning_of(const config::TrainConfig& config);

@@ -18,9 +18,19 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRunFiles[] = {"summary.json", "metrics.jsonl", "trace.json"};
 
-void check_fits(const models::ModelInfo& model, const data::DatasetInfo& data) {
+// What the data says of a network that nobody has told: how many classes or words there are.
+void fit_to_data(const models::ModelInfo& model, const std::vector<Field>& native, config::TrainConfig& c) {
+  for (const Field& f : native) {
+    if (f.name == "label" && model.own.classes > 0 && c.classes == 0) c.classes = f.below;
+    if (f.name == "tokens" && model.own.vocabulary > 0 && c.vocabulary == 0) c.vocabulary = f.below;
+  }
+}
+
+void check_fits(const models::ModelInfo& model, const data::DatasetInfo& data, config::TrainConfig& c) {
+  fit_to_data(model, data.format->native_fields({}), c);
+  const auto fields = model.fields(options_of(c));
   try {
-    data::require_form(data, model.fields);
+    data::require_form(data, fields);
   } catch (const ConfigError& e) {
     throw ConfigError(fmt::format("model {}: {}; {} would fit", model.name, e.what(), model.data));
   }
@@ -41,11 +51,13 @@ void check_same_run(const config::TrainConfig& now, const config::TrainConfig& t
   const nlohmann::json a = now;
   const nlohmann::json b = then;
   for (const char* key :
-       {"model",          "data",         "strategy",     "workers",   "batch",         "global_batch",
-        "optimizer",      "lr",           "momentum",     "beta1",     "beta2",         "epsilon",
-        "weight_decay",   "scale_lr",     "warmup_steps", "seed",      "servers",       "server_role",
-        "backup_workers", "staleness",    "damp_stale",   "pace_ms",   "sync_every",    "moving_rate",
-        "partitions",     "bucket_bytes", "algorithm",    "transport", "memory_format", "threads"}) {
+       {"model",        "classes",        "image_size",   "vocabulary",   "embedding", "hidden",
+        "unroll",       "sampled",        "data",         "strategy",     "workers",   "batch",
+        "global_batch", "optimizer",      "lr",           "momentum",     "beta1",     "beta2",
+        "epsilon",      "weight_decay",   "scale_lr",     "warmup_steps", "seed",      "servers",
+        "server_role",  "backup_workers", "staleness",    "damp_stale",   "pace_ms",   "sync_every",
+        "moving_rate",  "partitions",     "bucket_bytes", "algorithm",    "transport", "memory_format",
+        "threads"}) {
     if (a[key] != b[key]) {
       throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
                                     b[key].dump(), a[key].dump()));
@@ -95,8 +107,11 @@ void forget_later_steps(const fs::path& metrics, std::int64_t step) {
 
 // Opens and checks all files, once for all workers of the host. Returns the training samples.
 std::size_t prepare_data(const data::DatasetInfo& info, const DataPlaces& places,
-                         const std::vector<Field>& wanted, Prepared& prepared) {
-  auto plain = data::prepare(info, data::locate(info, places.roots), wanted, places.cache);
+                         const models::ModelInfo& model, config::TrainConfig& c, Prepared& prepared) {
+  const auto located = data::locate(info, places.roots);
+  fit_to_data(model, data::native_fields(info, located), c);
+  const auto wanted = model.fields(options_of(c));
+  auto plain = data::prepare(info, located, wanted, places.cache);
   prepared.setup.files = std::move(plain.files);
   prepared.keep_open = std::move(plain.keep_open);
   return data::open(info, prepared.setup.files[data::Part::training], wanted)->size();
@@ -199,7 +214,7 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   resolve_servers(strategy, model, c);
   std::optional<data::DatasetInfo> info;  // none: made up
   if (c.data != kSynthetic) info = data::find_dataset(c.data);
-  if (info) check_fits(model, *info);
+  info ? check_fits(model, *info, c) : void(model.fields(options_of(c)));
 
   if (c.memory_format == "auto") c.memory_format = model.channels_last ? "channels-last" : "contiguous";
   if (c.transport == "auto") c.transport = "shm";
@@ -211,8 +226,7 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
     c.out = c.resume.empty() ? fmt::format("runs/{}-{}-{}", c.model, c.strategy, now) : c.resume;
 
   Prepared prepared;
-  const std::size_t samples =
-      info ? prepare_data(*info, places, model.fields, prepared) : kSyntheticSamples[0];
+  const std::size_t samples = info ? prepare_data(*info, places, model, c, prepared) : kSyntheticSamples[0];
   const RunPlan plan = make_plan(c, samples);
   // Fixed now, so that a longer run that goes on from this one has the same rates.
   if (c.scale_lr) c.warmup_steps = plan.warm_up.steps;

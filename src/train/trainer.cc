@@ -82,7 +82,7 @@ class Trainer {
     static std::mutex drawing;
     const std::lock_guard lock(drawing);
     torch::manual_seed(config_.seed);
-    auto model = models::make_model(config_.model);
+    auto model = models::make_model(config_.model, options_of(config_));
     const torch::NoGradGuard no_grad;
     for (auto& p : model->parameters()) {
       if (channels_last_ && p.dim() == 4) p.set_data(p.data().contiguous(torch::MemoryFormat::ChannelsLast));
@@ -189,7 +189,7 @@ class Trainer {
     exchange().start(setup_.first_step, setup_.checkpoint.has_value());
     const auto& buckets = replica_->buckets;
     emit(observe::RunStarted{
-        setup_.first_step, plan_.total_steps, info_.parameters,
+        setup_.first_step, plan_.total_steps, models::count_parameters(*model_),
         exchange::describe(strategy_, all_, tuning_,
                            buckets.size() > 0 ? buckets.layout(0).count * sizeof(float) : 0)});
   }
@@ -277,7 +277,7 @@ class Trainer {
   }
 
   models::Batch as_batch(const data::Batch& batch) const {
-    return as_tensors(batch.fields, info_.fields, batch.count, channels_last_);
+    return as_tensors(batch.fields, fields_, batch.count, channels_last_);
   }
 
   // Tells the exchange which rows the next step reads.
@@ -473,6 +473,7 @@ class Trainer {
   const config::TrainConfig& config_;
   observe::EventSink& sink_;
   const models::ModelInfo& info_;
+  const std::vector<Field> fields_ = info_.fields(options_of(config_));
   const bool channels_last_;
   const exchange::Strategy& strategy_;
   std::unique_ptr<data::Samples> training_;

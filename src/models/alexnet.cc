@@ -1,0 +1,79 @@
+#include "models/alexnet.h"
+
+#include "models/layers.h"
+
+namespace tutti::models {
+namespace {
+
+namespace nn = torch::nn;
+
+// What differs between the two forms.
+struct Form {
+  nn::Conv2dOptions first;
+  nn::MaxPool2dOptions pool;
+  std::int64_t side;  // of what the dense layers see
+};
+
+const Form kLarge = {nn::Conv2dOptions(0, 64, 11).stride(4).padding(2), nn::MaxPool2dOptions(3).stride(2), 6};
+const Form kSmall = {nn::Conv2dOptions(0, 64, 3).stride(2).padding(1), nn::MaxPool2dOptions(2), 2};
+
+class AlexNet final : public Classifier {
+ public:
+  AlexNet(const Form& form, const ModelOptions& options)
+      : features_(register_module("features", nn::Sequential())),
+        avgpool_(register_module("avgpool", nn::AdaptiveAvgPool2d(form.side))),
+        classifier_(register_module("classifier", nn::Sequential())) {
+    const auto relu = [] { return nn::ReLU(nn::ReLUOptions(true)); };
+    const auto padded = [](std::int64_t in, std::int64_t out, std::int64_t kernel) {
+      return nn::Conv2d(nn::Conv2dOptions(in, out, kernel).padding(kernel / 2));
+    };
+    auto first = form.first;
+    features_->extend(*nn::Sequential(nn::Conv2d(first.in_channels(options.channels)), relu(),
+                                      nn::MaxPool2d(form.pool),                              //
+                                      padded(64, 192, 5), relu(), nn::MaxPool2d(form.pool),  //
+                                      padded(192, 384, 3), relu(),                           //
+                                      padded(384, 256, 3), relu(),                           //
+                                      padded(256, 256, 3), relu(), nn::MaxPool2d(form.pool)));
+    classifier_->extend(*nn::Sequential(nn::Dropout(), nn::Linear(256 * form.side * form.side, 4096), relu(),
+                                        nn::Dropout(), nn::Linear(4096, 4096), relu(),
+                                        nn::Linear(4096, options.classes)));
+  }
+
+  torch::Tensor forward(torch::Tensor images) override {
+    const torch::Tensor x = avgpool_(features_->forward(images));
+    return classifier_->forward(x.flatten(1));
+  }
+
+ private:
+  nn::Sequential features_;
+  nn::AdaptiveAvgPool2d avgpool_;
+  nn::Sequential classifier_;
+};
+
+}  // namespace
+
+ModelInfo alexnet() {
+  return {.name = "alexnet",
+          .summary = "five convolutions, three dense layers, for 224x224",
+          .own = {.classes = 1000, .image_size = 224, .channels = 3},
+          .least_image = 63,
+          .parameters = 61'100'840,
+          .flops_per_sample = 1'428'376'960,
+          .data = "synthetic",
+          .takes = image_fields,
+          .build = [](const ModelOptions& o) { return std::make_shared<AlexNet>(kLarge, o); }};
+}
+
+ModelInfo alexnet_cifar() {
+  return {.name = "alexnet-cifar",
+          .summary = "AlexNet for 32x32: a 3x3 first layer and 2x2 pools",
+          .own = {.classes = 10, .image_size = 32, .channels = 3},
+          .least_image = 15,
+          .parameters = 23'468'874,
+          .flops_per_sample = 150'650'880,
+          .data = "cifar10",
+          .takes = image_fields,
+          .build = [](const ModelOptions& o) { return std::make_shared<AlexNet>(kSmall, o); }};
+}
+
+}  // namespace tutti::models

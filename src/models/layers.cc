@@ -1,0 +1,36 @@
+#include "models/layers.h"
+
+namespace tutti::models {
+
+namespace nn = torch::nn;
+
+std::vector<Field> image_fields(const ModelOptions& options) {
+  return {{"image", DType::f32, {options.channels, options.image_size, options.image_size}},
+          {"label", DType::i64, {}, options.classes}};
+}
+
+nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
+                       std::int64_t groups) {
+  return nn::Conv2d(
+      nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).groups(groups).bias(false));
+}
+
+void draw_convolutions(nn::Module& module) {
+  for (const auto& child : module.modules(/*include_self=*/false)) {
+    if (auto* layer = child->as<nn::Conv2dImpl>()) {
+      nn::init::kaiming_normal_(layer->weight, 0, torch::kFanOut, torch::kReLU);
+      if (layer->bias.defined()) nn::init::zeros_(layer->bias);
+    }
+  }
+}
+
+void draw_dense_layers(nn::Module& module) {
+  for (const auto& child : module.modules(/*include_self=*/false)) {
+    if (auto* layer = child->as<nn::LinearImpl>()) {
+      nn::init::normal_(layer->weight, 0, 0.01);
+      nn::init::zeros_(layer->bias);
+    }
+  }
+}
+
+}  // namespace tutti::models

@@ -1,0 +1,73 @@
+#include "models/model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tutti::models {
+namespace {
+
+template <typename Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Models, UnknownNameListsTheKnownOnes) {
+  EXPECT_NE(refusal([] { find_model("resnet9000"); }).find("mnist-cnn"), std::string::npos);
+}
+
+TEST(Models, NamesAreUnique) {
+  std::vector<std::string_view> names;
+  for (const auto& m : all_models()) names.push_back(m.name);
+  std::ranges::sort(names);
+  EXPECT_EQ(std::ranges::adjacent_find(names), names.end());
+}
+
+TEST(Models, OptionsThatAreNotGivenAreTheModelsOwn) {
+  const auto& info = find_model("mnist-cnn");
+  EXPECT_EQ(info.complete({}), info.own);
+  const auto fields = info.fields({.classes = 7, .channels = 3});
+  EXPECT_EQ(fields[0].shape, (std::vector<std::int64_t>{3, 28, 28}));
+  EXPECT_EQ(fields[1].below, 7);
+}
+
+TEST(Models, OptionsThatDoNotFitAreRefusedWithTheReason) {
+  EXPECT_EQ(refusal([] { make_model("wide-deep", {.classes = 3}); }),
+            "model wide-deep has no option 'classes'; it has: none");
+  EXPECT_EQ(refusal([] { make_model("mnist-cnn", {.vocabulary = 3}); }),
+            "model mnist-cnn has no option 'vocabulary'; it has: classes, image size, channels");
+  EXPECT_EQ(refusal([] { make_model("mnist-cnn", {.image_size = 21}); }),
+            "model mnist-cnn: image size 21 is too small; the least is 22");
+  EXPECT_EQ(refusal([] { find_model("mnist-cnn").fields({.classes = -1}); }),
+            "model mnist-cnn: classes -1 is below 1");
+}
+
+// Scores that are the samples themselves.
+class Echo final : public Classifier {
+ public:
+  torch::Tensor forward(torch::Tensor samples) override { return samples; }
+};
+
+TEST(Classifier, CountsTheBestAndTheBestFive) {
+  const auto scores = torch::tensor(
+      {{6.F, 5.F, 4.F, 3.F, 2.F, 1.F}, {6.F, 5.F, 4.F, 3.F, 2.F, 1.F}, {6.F, 5.F, 4.F, 3.F, 2.F, 1.F}});
+  const auto score = Echo().score({scores, torch::tensor({0, 4, 5}, torch::kInt64)});
+  EXPECT_EQ(score.correct, 1);
+  EXPECT_EQ(score.top5, 2);
+  EXPECT_EQ(score.samples, 3);
+  EXPECT_NEAR(score.loss, torch::logsumexp(scores, 1).sum().item<double>() - 6 - 2 - 1, 1e-5);
+}
+
+TEST(Classifier, WithFewerThanFiveClassesEveryOneIsAmongTheBestFive) {
+  EXPECT_EQ(Echo().score({torch::randn({4, 3}), torch::tensor({0, 1, 2, 2}, torch::kInt64)}).top5, 4);
+}
+
+}  // namespace
+}  // namespace tutti::models

@@ -1,0 +1,103 @@
+#include "models/vgg.h"
+
+#include <array>
+
+#include "base/error.h"
+#include "models/layers.h"
+
+namespace tutti::models {
+namespace {
+
+namespace nn = torch::nn;
+
+constexpr std::array<std::int64_t, 5> kChannels = {64, 128, 256, 512, 512};
+
+// Convolutions of each stage.
+std::array<int, 5> stages_of(int layers) {
+  TUTTI_CHECK(layers == 16 || layers == 19, "{}", layers);
+  return layers == 16 ? std::array{2, 2, 3, 3, 3} : std::array{2, 2, 4, 4, 4};
+}
+
+nn::ReLU relu() {
+  return nn::ReLU(nn::ReLUOptions(true));
+}
+
+nn::Sequential make_features(int layers, bool batch_norm, std::int64_t channels) {
+  nn::Sequential features;
+  const auto stages = stages_of(layers);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    for (int i = 0; i < stages[s]; ++i) {
+      features->push_back(nn::Conv2d(nn::Conv2dOptions(channels, kChannels[s], 3).padding(1)));
+      if (batch_norm) features->push_back(nn::BatchNorm2d(kChannels[s]));
+      features->push_back(relu());
+      channels = kChannels[s];
+    }
+    features->push_back(nn::MaxPool2d(2));
+  }
+  return features;
+}
+
+class Vgg : public Classifier {
+ public:
+  Vgg(nn::Sequential features, std::int64_t side, nn::Sequential classifier)
+      : features_(register_module("features", std::move(features))),
+        avgpool_(register_module("avgpool", nn::AdaptiveAvgPool2d(side))),
+        classifier_(register_module("classifier", std::move(classifier))) {
+    draw_convolutions(*features_);
+    draw_dense_layers(*classifier_);
+  }
+
+  torch::Tensor forward(torch::Tensor images) override {
+    const torch::Tensor x = avgpool_(features_->forward(images));
+    return classifier_->forward(x.flatten(1));
+  }
+
+ private:
+  nn::Sequential features_;
+  nn::AdaptiveAvgPool2d avgpool_;
+  nn::Sequential classifier_;
+};
+
+std::shared_ptr<Model> make_large(int layers, const ModelOptions& o) {
+  return std::make_shared<Vgg>(
+      make_features(layers, /*batch_norm=*/false, o.channels), 7,
+      nn::Sequential(nn::Linear(512 * 7 * 7, 4096), relu(), nn::Dropout(), nn::Linear(4096, 4096), relu(),
+                     nn::Dropout(), nn::Linear(4096, o.classes)));
+}
+
+std::shared_ptr<Model> make_small(int layers, const ModelOptions& o) {
+  return std::make_shared<Vgg>(make_features(layers, /*batch_norm=*/true, o.channels), 1,
+                               nn::Sequential(nn::Linear(512, o.classes)));
+}
+
+}  // namespace
+
+ModelInfo vgg(int layers) {
+  const bool small = layers == 16;
+  return {.name = small ? "vgg16" : "vgg19",
+          .summary = small ? "thirteen 3x3 convolutions, three dense layers, for 224x224"
+                           : "sixteen 3x3 convolutions, three dense layers, for 224x224",
+          .own = {.classes = 1000, .image_size = 224, .channels = 3},
+          .least_image = 32,
+          .parameters = small ? 138'357'544 : 143'667'240,
+          .flops_per_sample = small ? 30'940'528'640.0 : 39'264'124'928.0,
+          .data = "synthetic",
+          .takes = image_fields,
+          .build = [layers](const ModelOptions& o) { return make_large(layers, o); }};
+}
+
+ModelInfo vgg_cifar(int layers) {
+  const bool small = layers == 16;
+  return {.name = small ? "vgg16-cifar" : "vgg19-cifar",
+          .summary = small ? "VGG16 for 32x32: batch norm, one dense layer"
+                           : "VGG19 for 32x32: batch norm, one dense layer",
+          .own = {.classes = 10, .image_size = 32, .channels = 3},
+          .least_image = 32,
+          .parameters = small ? 14'728'266 : 20'040'522,
+          .flops_per_sample = small ? 626'403'328.0 : 796'272'640.0,
+          .data = "cifar10",
+          .takes = image_fields,
+          .build = [layers](const ModelOptions& o) { return make_small(layers, o); }};
+}
+
+}  // namespace tutti::models
