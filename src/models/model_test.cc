@@ -49,6 +49,19 @@ TEST(Models, OptionsThatDoNotFitAreRefusedWithTheReason) {
             "model mnist-cnn: classes -1 is below 1");
 }
 
+// What is exchanged and saved beside the parameters.
+TEST(Models, BuffersAreRunningStatisticsAlone) {
+  for (const auto* name : {"mnist-cnn", "alexnet-cifar", "vgg16-cifar", "resnet50-cifar", "mobilenetv2-cifar",
+                           "rnn-mnist", "deepfam", "sdss-dnn"}) {
+    for (const auto& buffer : make_model(name)->named_buffers()) {
+      const auto kind = buffer.key().substr(buffer.key().rfind('.') + 1);
+      const bool statistics = kind == "running_mean" || kind == "running_var";
+      EXPECT_TRUE(statistics || kind == "num_batches_tracked") << name << ' ' << buffer.key();
+      EXPECT_EQ(buffer.value().scalar_type(), statistics ? torch::kFloat32 : torch::kInt64) << buffer.key();
+    }
+  }
+}
+
 // Scores that are the samples themselves.
 class Echo final : public Classifier {
  public:

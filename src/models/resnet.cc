@@ -1,5 +1,7 @@
 #include "models/resnet.h"
 
+#include <fmt/format.h>
+
 #include <array>
 
 #include "base/error.h"
