@@ -41,13 +41,15 @@ void fill_words(SplitMix64& random, std::uint64_t label, std::int64_t below, std
 
 SyntheticSamples::SyntheticSamples(std::vector<Field> fields, std::size_t size, std::uint64_t seed)
     : fields_(std::move(fields)), size_(size), seed_(seed) {
-  TUTTI_CHECK(!fields_.empty() && fields_.back().shape.empty());
-  classes_ = fields_.back().type == DType::i64 ? static_cast<std::uint64_t>(fields_.back().below) : 2;
+  TUTTI_CHECK(!fields_.empty());
+  const Field& last = fields_.back();
+  labelled_ = last.shape.empty();
+  classes_ = labelled_ && last.type == DType::i64 ? static_cast<std::uint64_t>(last.below) : 2;
 }
 
 void SyntheticSamples::decode(std::span<const std::uint32_t> indices,
                               std::span<const std::span<std::byte>> into) const {
-  const std::size_t last = fields_.size() - 1;
+  const std::size_t last = labelled_ ? fields_.size() - 1 : fields_.size();
   for (std::size_t i = 0; i < indices.size(); ++i) {
     SplitMix64 random(mix_seed({seed_, indices[i]}));
     const std::uint64_t label = random.below(classes_);
@@ -57,6 +59,7 @@ void SyntheticSamples::decode(std::span<const std::uint32_t> indices,
           ? fill_numbers(random, label, f, as_numbers<float>(sample))
           : fill_words(random, label, fields_[f].below, as_numbers<std::int64_t>(sample));
     }
+    if (!labelled_) continue;
     if (fields_[last].type == DType::i64) {
       as_numbers<std::int64_t>(into[last])[i] = static_cast<std::int64_t>(label);
     } else {

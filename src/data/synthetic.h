@@ -11,7 +11,8 @@ namespace tutti::data {
 
 class SyntheticSamples final : public Samples {
  public:
-  // The last field is what is to be learned: a class (i64, below its `below`), or 0 or 1 (f32).
+  // A last field that is a single number is what is to be learned: a class (i64, below its `below`), or 0 or
+  // 1 (f32). Without one, as in a text, which words are frequent is what there is to learn.
   SyntheticSamples(std::vector<Field> fields, std::size_t size, std::uint64_t seed);
   std::size_t size() const override { return size_; }
   const std::vector<Field>& fields() const override { return fields_; }
@@ -22,6 +23,7 @@ class SyntheticSamples final : public Samples {
   std::vector<Field> fields_;
   std::size_t size_;
   std::uint64_t seed_;
+  bool labelled_;
   std::uint64_t classes_;
 };
 

@@ -49,5 +49,13 @@ TEST(Synthetic, WordsStayInRangeAndLowOnesAreFrequent) {
   EXPECT_NEAR(ones / 2000, 0.5, 0.05);
 }
 
+TEST(Synthetic, TextHasNoLabel) {
+  const SyntheticSamples samples({{"tokens", DType::i64, {9}, 50}}, 10, 7);
+  std::vector<std::int64_t> words(2 * 9, -1);
+  const std::span<std::byte> into[] = {std::as_writable_bytes(std::span(words))};
+  samples.decode(std::vector<std::uint32_t>{3, 4}, into);
+  for (const auto w : words) EXPECT_TRUE(w >= 0 && w < 50) << w;
+}
+
 }  // namespace
 }  // namespace tutti::data

@@ -50,7 +50,7 @@ ModelInfo wide_deep() {
       .summary = "clicks from 13 numbers and 26 hashed categories: a wide and a deep part, sparse embeddings",
       .parameters = WideDeep::kParameters,
       .flops_per_sample = WideDeep::kFlops,
-      .data = "synthetic",
+      .data = "criteo",
       .takes = [fields](const ModelOptions&) { return fields; },
       .build = [](const ModelOptions&) { return std::make_shared<WideDeep>(); }};
 }
