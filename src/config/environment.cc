@@ -31,7 +31,7 @@ std::vector<std::filesystem::path> data_roots() {
 
 std::filesystem::path data_home() {
   if (const auto data = variable("TUTTI_DATA")) return *data;
-  if (const auto cache = cache_folder(); !cache.empty()) return cache;
+  if (auto cache = cache_folder(); !cache.empty()) return cache;
   throw ConfigError("there is no folder for data: set TUTTI_DATA or HOME");
 }
 

@@ -45,7 +45,7 @@ struct TrainConfig {
   int staleness = 3;        // ps-ssp
   bool damp_stale = false;  // ps-async, ps-ssp
   bool local_aggregation = false;
-  std::string partitions = "";  // of embedding tables: a number or auto; empty: one a server
+  std::string partitions;       // of embedding tables: a number or auto; empty: one a server
   std::int64_t sync_every = 8;  // easgd, local-sgd
   double moving_rate = 0;       // easgd; 0: 0.9 / workers
 

@@ -139,7 +139,7 @@ class Session {
 ServerReport serve(net::Transport& transport, const ServerOptions& options) {
   while (true) {
     Session session(transport, options);
-    const ServerReport report = session.run();
+    ServerReport report = session.run();
     if (!session.another_follows()) return report;
   }
 }
