@@ -108,7 +108,6 @@ ModelInfo deepfam() {
           .parameters = 5'218'310,
           .flops_per_sample = flops_with(86),
           .data = "gpcr",
-          .channels_last = true,
           .takes = fields_of,
           .build = [](const ModelOptions& o) { return std::make_shared<DeepFam>(o); }};
 }
