@@ -19,7 +19,8 @@ std::array<int, 5> stages_of(int layers) {
 }
 
 nn::ReLU relu() {
-  return nn::ReLU(nn::ReLUOptions(true));
+  nn::ReLU in_place(nn::ReLUOptions(true));
+  return in_place;
 }
 
 nn::Sequential make_features(int layers, bool batch_norm, std::int64_t channels) {
