@@ -55,7 +55,7 @@ class DeepFam final : public Classifier {
         dense_(register_module("dense", nn::Linear(kHidden, options.classes))) {
     for (const std::int64_t width : kWidths) {
       auto conv = nn::Conv2d(nn::Conv2dOptions(kPlaces, kFilters, {1, width}).bias(false));
-      convolutions_.push_back(register_module(fmt::format("conv{}", width), conv));
+      convolutions_.emplace_back(register_module(fmt::format("conv{}", width), conv));
       norms_.push_back(register_module(fmt::format("norm{}", width), std::make_shared<ShiftNorm>(kFilters)));
       nn::init::xavier_uniform_(conv->weight);
     }
