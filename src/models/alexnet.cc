@@ -60,6 +60,7 @@ ModelInfo alexnet() {
           .parameters = 61'100'840,
           .flops_per_sample = 1'428'376'960,
           .data = "synthetic",
+          .channels_last = true,
           .takes = image_fields,
           .build = [](const ModelOptions& o) { return std::make_shared<AlexNet>(kLarge, o); }};
 }
@@ -72,6 +73,7 @@ ModelInfo alexnet_cifar() {
           .parameters = 23'468'874,
           .flops_per_sample = 150'650'880,
           .data = "cifar10",
+          .channels_last = true,
           .takes = image_fields,
           .build = [](const ModelOptions& o) { return std::make_shared<AlexNet>(kSmall, o); }};
 }

@@ -55,7 +55,7 @@ class DeepFam final : public Classifier {
         dense_(register_module("dense", nn::Linear(kHidden, options.classes))) {
     for (const std::int64_t width : kWidths) {
       auto conv = nn::Conv2d(nn::Conv2dOptions(kPlaces, kFilters, {1, width}).bias(false));
-      convolutions_.push_back(register_module(fmt::format("conv{}", width), conv));
+      convolutions_.emplace_back(register_module(fmt::format("conv{}", width), conv));
       norms_.push_back(register_module(fmt::format("norm{}", width), std::make_shared<ShiftNorm>(kFilters)));
       nn::init::xavier_uniform_(conv->weight);
     }
@@ -108,7 +108,6 @@ ModelInfo deepfam() {
           .parameters = 5'218'310,
           .flops_per_sample = flops_with(86),
           .data = "gpcr",
-          .channels_last = true,
           .takes = fields_of,
           .build = [](const ModelOptions& o) { return std::make_shared<DeepFam>(o); }};
 }

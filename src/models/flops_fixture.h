@@ -5,6 +5,7 @@
 #include <ATen/record_function.h>
 #include <torch/torch.h>
 
+#include <memory>
 #include <string_view>
 
 namespace tutti::models {
@@ -23,6 +24,12 @@ class FlopCount {
   }
 
  private:
+  // What only the inputs tell, for when there is an output: newer versions have no inputs any more then.
+  struct Convolution final : at::ObserverContext {
+    explicit Convolution(double flops) : flops_per_output(flops) {}
+    double flops_per_output;
+  };
+
   static double& counted() {
     static thread_local double flops = 0;
     return flops;
@@ -35,14 +42,15 @@ class FlopCount {
       const auto left = call.inputs()[first].toTensor();
       counted() += 2.0 * static_cast<double>(left.numel() * call.inputs()[first + 1].toTensor().size(1));
     }
-    return nullptr;
+    if (name != "aten::convolution") return nullptr;
+    const auto weight = call.inputs()[1].toTensor();
+    return std::make_unique<Convolution>(2.0 * static_cast<double>(weight.numel() / weight.size(0)));
   }
 
-  static void end(const at::RecordFunction& call, at::ObserverContext*) {
-    if (std::string_view(call.name()) != "aten::convolution") return;
-    const auto weight = call.inputs()[1].toTensor();
-    const auto per_output = static_cast<double>(weight.numel() / weight.size(0));
-    counted() += 2.0 * per_output * static_cast<double>(call.outputs()[0].toTensor().numel());
+  static void end(const at::RecordFunction& call, at::ObserverContext* context) {
+    if (context == nullptr) return;
+    const double each = static_cast<const Convolution*>(context)->flops_per_output;
+    counted() += each * static_cast<double>(call.outputs()[0].toTensor().numel());
   }
 };
 

@@ -11,8 +11,9 @@ std::vector<Field> image_fields(const ModelOptions& options) {
 
 nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
                        std::int64_t groups) {
-  return nn::Conv2d(
+  nn::Conv2d layer(
       nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).groups(groups).bias(false));
+  return layer;
 }
 
 void draw_convolutions(nn::Module& module) {

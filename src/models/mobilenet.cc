@@ -96,6 +96,7 @@ ModelInfo mobilenetv2() {
           .parameters = 3'504'872,
           .flops_per_sample = 601'548'544,
           .data = "synthetic",
+          .channels_last = true,
           .takes = image_fields,
           .build = [](const ModelOptions& o) { return std::make_shared<MobileNetV2>(false, o); }};
 }
@@ -108,6 +109,7 @@ ModelInfo mobilenetv2_cifar() {
           .parameters = 2'236'682,
           .flops_per_sample = 175'952'896,
           .data = "cifar10",
+          .channels_last = true,
           .takes = image_fields,
           .build = [](const ModelOptions& o) { return std::make_shared<MobileNetV2>(true, o); }};
 }

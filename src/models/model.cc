@@ -82,12 +82,12 @@ ModelOptions ModelInfo::complete(const ModelOptions& options) const {
 }
 
 const std::vector<ModelInfo>& all_models() {
-  static const std::vector<ModelInfo> models = {
+  static const std::vector<ModelInfo> kModels = {
       mnist_cnn(),       wide_deep(),         alexnet(),       vgg(16),       vgg(19),       resnet(50),
       resnet(152),       mobilenetv2(),       alexnet_cifar(), vgg_cifar(16), vgg_cifar(19), resnet_cifar(50),
       resnet_cifar(152), mobilenetv2_cifar(), rnn_mnist(),     deepfam(),     sdss_dnn(),    lstm_lm(),
   };
-  return models;
+  return kModels;
 }
 
 const ModelInfo& find_model(std::string_view name) {

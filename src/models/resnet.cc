@@ -99,6 +99,7 @@ ModelInfo resnet(int layers) {
           .parameters = small ? 25'557'032 : 60'192'808,
           .flops_per_sample = small ? 8'178'368'512.0 : 23'027'253'248.0,
           .data = "synthetic",
+          .channels_last = true,
           .takes = image_fields,
           .build = [layers](const ModelOptions& o) { return std::make_shared<ResNet>(layers, false, o); }};
 }
@@ -113,6 +114,7 @@ ModelInfo resnet_cifar(int layers) {
           .parameters = small ? 23'520'842 : 58'156'618,
           .flops_per_sample = small ? 2'595'659'776.0 : 7'444'275'200.0,
           .data = "cifar10",
+          .channels_last = true,
           .takes = image_fields,
           .build = [layers](const ModelOptions& o) { return std::make_shared<ResNet>(layers, true, o); }};
 }

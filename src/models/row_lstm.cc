@@ -37,7 +37,7 @@ ModelInfo rnn_mnist() {
           .summary = "study D's network: an LSTM of 64 units over the rows of an image",
           .own = {.classes = 10, .image_size = 28},
           .parameters = 24'714,
-          .flops_per_sample = 2.0 * (28 * 4 * kUnits * (28 + kUnits) + kUnits * 10),
+          .flops_per_sample = 2.0 * (kUnits * 4 * 28 * (28 + kUnits) + kUnits * 10),
           .data = "mnist",
           .takes = grey_image_fields,
           .build = [](const ModelOptions& o) { return std::make_shared<RowLstm>(o); }};

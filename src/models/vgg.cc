@@ -19,7 +19,8 @@ std::array<int, 5> stages_of(int layers) {
 }
 
 nn::ReLU relu() {
-  return nn::ReLU(nn::ReLUOptions(true));
+  nn::ReLU in_place(nn::ReLUOptions(true));
+  return in_place;
 }
 
 nn::Sequential make_features(int layers, bool batch_norm, std::int64_t channels) {
@@ -29,10 +30,11 @@ nn::Sequential make_features(int layers, bool batch_norm, std::int64_t channels)
     for (int i = 0; i < stages[s]; ++i) {
       features->push_back(nn::Conv2d(nn::Conv2dOptions(channels, kChannels[s], 3).padding(1)));
       if (batch_norm) features->push_back(nn::BatchNorm2d(kChannels[s]));
+      // The largest of four and then ReLU is ReLU and then the largest of four, on a quarter of the elements.
+      if (i + 1 == stages[s]) features->push_back(nn::MaxPool2d(2));
       features->push_back(relu());
       channels = kChannels[s];
     }
-    features->push_back(nn::MaxPool2d(2));
   }
   return features;
 }
@@ -82,6 +84,7 @@ ModelInfo vgg(int layers) {
           .parameters = small ? 138'357'544 : 143'667'240,
           .flops_per_sample = small ? 30'940'528'640.0 : 39'264'124'928.0,
           .data = "synthetic",
+          .channels_last = true,
           .takes = image_fields,
           .build = [layers](const ModelOptions& o) { return make_large(layers, o); }};
 }
@@ -96,6 +99,7 @@ ModelInfo vgg_cifar(int layers) {
           .parameters = small ? 14'728'266 : 20'040'522,
           .flops_per_sample = small ? 626'403'328.0 : 796'272'640.0,
           .data = "cifar10",
+          .channels_last = true,
           .takes = image_fields,
           .build = [layers](const ModelOptions& o) { return make_small(layers, o); }};
 }

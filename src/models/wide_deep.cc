@@ -4,6 +4,16 @@ namespace tutti::models {
 
 namespace F = torch::nn::functional;
 
+namespace {
+
+std::vector<Field> fields_of(const ModelOptions&) {
+  return {{"numbers", DType::f32, {WideDeep::kNumbers}},
+          {"categories", DType::i64, {WideDeep::kCategories}, WideDeep::kRows},
+          {"click", DType::f32, {}}};
+}
+
+}  // namespace
+
 WideDeep::WideDeep()
     : wide_(register_module("wide", torch::nn::Embedding(kRows, 1))),
       deep_(register_module("deep", torch::nn::Embedding(kRows, kWidth))),
@@ -42,16 +52,13 @@ std::vector<torch::Tensor> WideDeep::rows_read(const Batch& batch) const {
 }
 
 ModelInfo wide_deep() {
-  const std::vector<Field> fields = {{"numbers", DType::f32, {WideDeep::kNumbers}},
-                                     {"categories", DType::i64, {WideDeep::kCategories}, WideDeep::kRows},
-                                     {"click", DType::f32, {}}};
   return {
       .name = "wide-deep",
       .summary = "clicks from 13 numbers and 26 hashed categories: a wide and a deep part, sparse embeddings",
       .parameters = WideDeep::kParameters,
       .flops_per_sample = WideDeep::kFlops,
       .data = "criteo",
-      .takes = [fields](const ModelOptions&) { return fields; },
+      .takes = fields_of,
       .build = [](const ModelOptions&) { return std::make_shared<WideDeep>(); }};
 }
 
