@@ -9,8 +9,6 @@
 namespace tutti::models {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
-
 // Of what leaves each block that changes the number of channels or the size.
 std::vector<Shape> stage_shapes(Model& model, torch::Tensor x) {
   std::vector<Shape> shapes;

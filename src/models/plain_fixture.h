@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <string>
+#include <vector>
 
 #include "models/model.h"
 
@@ -56,6 +57,18 @@ inline torch::Tensor scores(Model& model, const torch::Tensor& samples) {
 
 inline torch::nn::SequentialImpl& stage(const torch::nn::Module& model, const std::string& name) {
   return *model.named_children()[name]->as<torch::nn::Sequential>();
+}
+
+using Shape = std::vector<std::int64_t>;  // without the samples
+
+// Of what each pool among a model's features leaves of an image.
+inline std::vector<Shape> pooled_shapes(const Model& model, torch::Tensor x) {
+  std::vector<Shape> shapes;
+  for (auto& layer : stage(model, "features")) {
+    x = layer.forward(x);
+    if (layer.ptr()->as<torch::nn::MaxPool2d>() != nullptr) shapes.push_back(x.sizes().slice(1).vec());
+  }
+  return shapes;
 }
 
 inline void expect_close(const torch::Tensor& a, const torch::Tensor& b) {

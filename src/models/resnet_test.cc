@@ -9,8 +9,6 @@
 namespace tutti::models {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
-
 std::vector<Shape> stage_shapes(Model& model, torch::Tensor x) {
   std::vector<Shape> shapes;
   for (const char* name : {"layer1", "layer2", "layer3", "layer4"}) {

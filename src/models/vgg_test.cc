@@ -9,18 +9,6 @@
 namespace tutti::models {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
-
-// Of what each pool leaves of an image.
-std::vector<Shape> pooled_shapes(Model& model, torch::Tensor x) {
-  std::vector<Shape> shapes;
-  for (auto& layer : stage(model, "features")) {
-    x = layer.forward(x);
-    if (layer.ptr()->as<torch::nn::MaxPool2d>() != nullptr) shapes.push_back(x.sizes().slice(1).vec());
-  }
-  return shapes;
-}
-
 const std::vector<Shape> kPublished = {
     {64, 112, 112}, {128, 56, 56}, {256, 28, 28}, {512, 14, 14}, {512, 7, 7}};
 
