@@ -17,38 +17,23 @@ struct Form {
 const Form kLarge = {nn::Conv2dOptions(0, 64, 11).stride(4).padding(2), nn::MaxPool2dOptions(3).stride(2), 6};
 const Form kSmall = {nn::Conv2dOptions(0, 64, 3).stride(2).padding(1), nn::MaxPool2dOptions(2), 2};
 
-class AlexNet final : public Classifier {
- public:
-  AlexNet(const Form& form, const ModelOptions& options)
-      : features_(register_module("features", nn::Sequential())),
-        avgpool_(register_module("avgpool", nn::AdaptiveAvgPool2d(form.side))),
-        classifier_(register_module("classifier", nn::Sequential())) {
-    const auto relu = [] { return nn::ReLU(nn::ReLUOptions(true)); };
-    const auto padded = [](std::int64_t in, std::int64_t out, std::int64_t kernel) {
-      return nn::Conv2d(nn::Conv2dOptions(in, out, kernel).padding(kernel / 2));
-    };
-    auto first = form.first;
-    features_->extend(*nn::Sequential(nn::Conv2d(first.in_channels(options.channels)), relu(),
-                                      nn::MaxPool2d(form.pool),                              //
-                                      padded(64, 192, 5), relu(), nn::MaxPool2d(form.pool),  //
-                                      padded(192, 384, 3), relu(),                           //
-                                      padded(384, 256, 3), relu(),                           //
-                                      padded(256, 256, 3), relu(), nn::MaxPool2d(form.pool)));
-    classifier_->extend(*nn::Sequential(nn::Dropout(), nn::Linear(256 * form.side * form.side, 4096), relu(),
-                                        nn::Dropout(), nn::Linear(4096, 4096), relu(),
-                                        nn::Linear(4096, options.classes)));
-  }
+nn::Conv2d padded(std::int64_t in, std::int64_t out, std::int64_t kernel) {
+  nn::Conv2d layer(nn::Conv2dOptions(in, out, kernel).padding(kernel / 2));
+  return layer;
+}
 
-  torch::Tensor forward(torch::Tensor images) override {
-    const torch::Tensor x = avgpool_(features_->forward(images));
-    return classifier_->forward(x.flatten(1));
-  }
-
- private:
-  nn::Sequential features_;
-  nn::AdaptiveAvgPool2d avgpool_;
-  nn::Sequential classifier_;
-};
+std::shared_ptr<Model> make(const Form& form, const ModelOptions& options) {
+  auto first = form.first;
+  nn::Sequential features(nn::Conv2d(first.in_channels(options.channels)), relu(),
+                          nn::MaxPool2d(form.pool),                              //
+                          padded(64, 192, 5), relu(), nn::MaxPool2d(form.pool),  //
+                          padded(192, 384, 3), relu(),                           //
+                          padded(384, 256, 3), relu(),                           //
+                          padded(256, 256, 3), relu(), nn::MaxPool2d(form.pool));
+  nn::Sequential classifier(nn::Dropout(), nn::Linear(256 * form.side * form.side, 4096), relu(),
+                            nn::Dropout(), nn::Linear(4096, 4096), relu(), nn::Linear(4096, options.classes));
+  return std::make_shared<PooledClassifier>(features, form.side, classifier);
+}
 
 }  // namespace
 
@@ -62,7 +47,7 @@ ModelInfo alexnet() {
           .data = "synthetic",
           .channels_last = true,
           .takes = image_fields,
-          .build = [](const ModelOptions& o) { return std::make_shared<AlexNet>(kLarge, o); }};
+          .build = [](const ModelOptions& o) { return make(kLarge, o); }};
 }
 
 ModelInfo alexnet_cifar() {
@@ -75,7 +60,7 @@ ModelInfo alexnet_cifar() {
           .data = "cifar10",
           .channels_last = true,
           .takes = image_fields,
-          .build = [](const ModelOptions& o) { return std::make_shared<AlexNet>(kSmall, o); }};
+          .build = [](const ModelOptions& o) { return make(kSmall, o); }};
 }
 
 }  // namespace tutti::models

@@ -9,6 +9,21 @@ std::vector<Field> image_fields(const ModelOptions& options) {
           {"label", DType::i64, {}, options.classes}};
 }
 
+PooledClassifier::PooledClassifier(nn::Sequential features, std::int64_t side, nn::Sequential classifier)
+    : features_(register_module("features", std::move(features))),
+      avgpool_(register_module("avgpool", nn::AdaptiveAvgPool2d(side))),
+      classifier_(register_module("classifier", std::move(classifier))) {}
+
+torch::Tensor PooledClassifier::forward(torch::Tensor images) {
+  const torch::Tensor x = avgpool_(features_->forward(images));
+  return classifier_->forward(x.flatten(1));
+}
+
+nn::ReLU relu() {
+  nn::ReLU in_place(nn::ReLUOptions(true));
+  return in_place;
+}
+
 nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
                        std::int64_t groups) {
   nn::Conv2d layer(

@@ -8,6 +8,21 @@ namespace tutti::models {
 // A square image and its class.
 std::vector<Field> image_fields(const ModelOptions& options);
 
+// Features of an image, pooled to a square of `side`, then dense layers; named as torchvision names them.
+class PooledClassifier final : public Classifier {
+ public:
+  PooledClassifier(torch::nn::Sequential features, std::int64_t side, torch::nn::Sequential classifier);
+  torch::Tensor forward(torch::Tensor images) override;
+
+ private:
+  torch::nn::Sequential features_;
+  torch::nn::AdaptiveAvgPool2d avgpool_;
+  torch::nn::Sequential classifier_;
+};
+
+// In place.
+torch::nn::ReLU relu();
+
 // Without a bias, and padded so that stride 1 keeps the size.
 torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride = 1,
                               std::int64_t groups = 1);

@@ -18,11 +18,6 @@ std::array<int, 5> stages_of(int layers) {
   return layers == 16 ? std::array{2, 2, 3, 3, 3} : std::array{2, 2, 4, 4, 4};
 }
 
-nn::ReLU relu() {
-  nn::ReLU in_place(nn::ReLUOptions(true));
-  return in_place;
-}
-
 nn::Sequential make_features(int layers, bool batch_norm, std::int64_t channels) {
   nn::Sequential features;
   const auto stages = stages_of(layers);
@@ -39,37 +34,21 @@ nn::Sequential make_features(int layers, bool batch_norm, std::int64_t channels)
   return features;
 }
 
-class Vgg : public Classifier {
- public:
-  Vgg(nn::Sequential features, std::int64_t side, nn::Sequential classifier)
-      : features_(register_module("features", std::move(features))),
-        avgpool_(register_module("avgpool", nn::AdaptiveAvgPool2d(side))),
-        classifier_(register_module("classifier", std::move(classifier))) {
-    draw_convolutions(*features_);
-    draw_dense_layers(*classifier_);
-  }
-
-  torch::Tensor forward(torch::Tensor images) override {
-    const torch::Tensor x = avgpool_(features_->forward(images));
-    return classifier_->forward(x.flatten(1));
-  }
-
- private:
-  nn::Sequential features_;
-  nn::AdaptiveAvgPool2d avgpool_;
-  nn::Sequential classifier_;
-};
+std::shared_ptr<Model> make(nn::Sequential features, std::int64_t side, nn::Sequential classifier) {
+  draw_convolutions(*features);
+  draw_dense_layers(*classifier);
+  return std::make_shared<PooledClassifier>(std::move(features), side, std::move(classifier));
+}
 
 std::shared_ptr<Model> make_large(int layers, const ModelOptions& o) {
-  return std::make_shared<Vgg>(
-      make_features(layers, /*batch_norm=*/false, o.channels), 7,
-      nn::Sequential(nn::Linear(512 * 7 * 7, 4096), relu(), nn::Dropout(), nn::Linear(4096, 4096), relu(),
-                     nn::Dropout(), nn::Linear(4096, o.classes)));
+  return make(make_features(layers, /*batch_norm=*/false, o.channels), 7,
+              nn::Sequential(nn::Linear(512 * 7 * 7, 4096), relu(), nn::Dropout(), nn::Linear(4096, 4096),
+                             relu(), nn::Dropout(), nn::Linear(4096, o.classes)));
 }
 
 std::shared_ptr<Model> make_small(int layers, const ModelOptions& o) {
-  return std::make_shared<Vgg>(make_features(layers, /*batch_norm=*/true, o.channels), 1,
-                               nn::Sequential(nn::Linear(512, o.classes)));
+  return make(make_features(layers, /*batch_norm=*/true, o.channels), 1,
+              nn::Sequential(nn::Linear(512, o.classes)));
 }
 
 }  // namespace
