@@ -292,17 +292,21 @@ void Client::receive_one(Rank from, const Activity& doing) {
                                     to_int(transport_.rank()), to_int(from),
                                     static_cast<std::uint32_t>(header.verb), header.piece));
   }
-  land(header, from, doing);
   Track& track = pieces_[header.piece];
+  bool was_pushed = false;
   {
+    // A server answers a push when it has all of it, so the sender is about to return. Where the answer lands
+    // on the gradients they must have been let go.
     std::unique_lock lock(mutex_);
-    track.version = header.version;
-    if (!track.away) return;
-    changed_.wait(lock, [&] { return track.sent || stop_; });
+    changed_.wait(lock, [&] { return !track.away || track.sent || stop_; });
+    was_pushed = track.away;
   }
-  clear_gradients(track.where);
+  land(header, from, doing);
+  if (was_pushed) clear_gradients(track.where);
   {
     const std::scoped_lock lock(mutex_);
+    track.version = header.version;
+    if (!was_pushed) return;
     track.away = false;
     --lacking_[track.where.bucket];
     if (--away_ + rows_away_ == 0) busy_ += Clock::now() - busy_since_;
