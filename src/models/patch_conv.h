@@ -11,7 +11,8 @@
 namespace tutti::models {
 
 // What torch::conv2d(input, weight, bias) gives, for stride 1 without padding, differentiable in all three.
-// An input that is not channels-last goes to torch::conv2d.
+// An input that is not channels-last, or for which this machine's direct kernels are faster, goes to
+// torch::conv2d.
 torch::Tensor patch_conv2d(const torch::Tensor& input, const torch::Tensor& weight,
                            const torch::Tensor& bias);
 
