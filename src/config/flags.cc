@@ -44,6 +44,11 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add(app, "model", c.model, "network to train; `tutti models` lists them");
   // $TUTTI_DATA is where data lies, not which.
   add(app, "data", c.data, "data set; `tutti data list` lists them")->envname("TUTTI_DATASET");
+  add_switch(app, "crop", c.crop,
+             "move each training image by up to 4 pixels each way, another way each epoch");
+  add_switch(app, "flip", c.flip, "mirror every second training image");
+  add(app, "cutout", c.cutout, "side of a square to blank in each training image; 0: none")
+      ->check(not_negative, "");
   add(app, "strategy", c.strategy,
       "local | ring | allreduce | reduce-broadcast | ps-sync | ps-async | ps-ssp | hybrid | hogwild | "
       "easgd | local-sgd");
@@ -93,6 +98,9 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add(app, "moving-rate", c.moving_rate, "of easgd, towards the centre and back; 0: 0.9 / workers");
   add(app, "pace", c.pace_ms, "milliseconds to wait instead of computing, to measure exchanges alone");
   add(app, "slow", c.slow, "RANK:FACTOR makes one worker so many times slower");
+  add_switch(
+      app, "sync-batchnorm", c.sync_batchnorm,
+      "normalise by the mean and variance over all workers' samples (needs a strategy that keeps step)");
   add(app, "device", c.device, "cpu");
   add(app, "transport", c.transport, "auto | shm | tcp");
   add(app, "algorithm", c.algorithm, "of allreduce: auto | ring | direct | halving-doubling | tree");

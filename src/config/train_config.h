@@ -20,6 +20,9 @@ struct TrainConfig {
   std::int64_t unroll = 0;
   std::int64_t sampled = 0;
   std::string data = "fashion-mnist";
+  bool crop = false;
+  bool flip = false;
+  int cutout = 0;
   std::string strategy = "allreduce";
   int workers = 1;
   std::int64_t steps = 0;         // 0: by epochs
@@ -52,6 +55,7 @@ struct TrainConfig {
   double pace_ms = 0;  // above 0: wait so long instead of computing
   std::string slow;    // RANK:FACTOR
 
+  bool sync_batchnorm = false;
   std::string device = "cpu";
   std::string transport = "auto";
   std::string algorithm = "auto";
@@ -70,11 +74,12 @@ struct TrainConfig {
 
 // A key that is missing keeps its default.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    TrainConfig, model, classes, image_size, vocabulary, embedding, hidden, unroll, sampled, data, strategy,
-    workers, steps, epochs, batch, global_batch, optimizer, lr, momentum, beta1, beta2, epsilon, weight_decay,
-    scale_lr, warmup_steps, seed, servers, colocate, server_role, backup_workers, staleness, damp_stale,
-    local_aggregation, partitions, sync_every, moving_rate, pace_ms, slow, device, transport, algorithm,
-    memory_format, bucket_bytes, threads, timeout_s, no_evaluate, trace, checkpoint_every, out, resume)
+    TrainConfig, model, classes, image_size, vocabulary, embedding, hidden, unroll, sampled, data, crop, flip,
+    cutout, strategy, workers, steps, epochs, batch, global_batch, optimizer, lr, momentum, beta1, beta2,
+    epsilon, weight_decay, scale_lr, warmup_steps, seed, servers, colocate, server_role, backup_workers,
+    staleness, damp_stale, local_aggregation, partitions, sync_every, moving_rate, pace_ms, slow,
+    sync_batchnorm, device, transport, algorithm, memory_format, bucket_bytes, threads, timeout_s,
+    no_evaluate, trace, checkpoint_every, out, resume)
 
 // `slow` as numbers; factor 1 for everyone if it is empty. Throws ConfigError.
 struct Slow {

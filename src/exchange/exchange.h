@@ -32,6 +32,11 @@ class Exchange {
   // This gradient is final for this step. Never blocks on a peer.
   virtual void on_gradient(grad::ParamId id) = 0;
 
+  // In the middle of backward: on return nothing of the step is on its way between workers, so that they may
+  // speak of something else. What is announced later leaves again. Workers whose gradients come in the same
+  // order do it at the same place.
+  virtual void settle() {}
+
   // On return parameters are as this architecture promises, and gradients are free for the next step.
   // Gradients that were not announced count as they are (zero, if this worker had no samples).
   virtual void finish_step() = 0;

@@ -87,6 +87,12 @@ void Overlapped::average(std::size_t bucket) {
   trace_.add(observe::Lane::exchange, fmt::format("bucket {}", bucket), begin, Clock::now());
 }
 
+void Overlapped::settle() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return averaged_ == released_ || failure_; });
+  if (failure_) std::rethrow_exception(failure_);
+}
+
 void Overlapped::wait_for(std::size_t bucket) {
   const auto begin = Clock::now();
   std::unique_lock lock(mutex_);

@@ -46,6 +46,7 @@ class Overlapped final : public Exchange {
 
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId id) override;
+  void settle() override;
   void finish_step() override;
   std::int64_t steps_done() const override { return steps_; }
   ExchangeTimes times() const override { return times_; }

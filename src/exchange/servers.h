@@ -66,6 +66,7 @@ class AggregatedServers final : public Exchange {
 
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId id) override { inner_.on_gradient(id); }
+  void settle() override { inner_.settle(); }
   void finish_step() override { inner_.finish_step(); }
   std::int64_t steps_done() const override { return inner_.steps_done(); }
   void fetch_state() override;

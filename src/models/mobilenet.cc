@@ -1,5 +1,6 @@
 #include "models/mobilenet.h"
 
+#include "models/batch_norm.h"
 #include "models/layers.h"
 
 namespace tutti::models {
@@ -13,7 +14,7 @@ class ConvNorm final : public nn::Module {
   ConvNorm(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride = 1,
            std::int64_t groups = 1)
       : conv_(register_module("0", convolution(in, out, kernel, stride, groups))),
-        norm_(register_module("1", nn::BatchNorm2d(out))) {}
+        norm_(register_module("1", BatchNorm2d(out))) {}
 
   torch::Tensor forward(const torch::Tensor& x) {
     auto y = norm_(conv_(x));
@@ -22,7 +23,7 @@ class ConvNorm final : public nn::Module {
 
  private:
   nn::Conv2d conv_;
-  nn::BatchNorm2d norm_;
+  BatchNorm2d norm_;
 };
 
 class InvertedResidual final : public nn::Module {
@@ -33,7 +34,7 @@ class InvertedResidual final : public nn::Module {
     if (expansion != 1) conv_->push_back(std::make_shared<ConvNorm>(in, wide, 1));
     conv_->push_back(std::make_shared<ConvNorm>(wide, wide, 3, stride, wide));
     conv_->push_back(convolution(wide, out, 1));
-    conv_->push_back(nn::BatchNorm2d(out));
+    conv_->push_back(BatchNorm2d(out));
   }
 
   torch::Tensor forward(const torch::Tensor& x) {

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "models/batch_norm.h"
 #include "models/layers.h"
 
 namespace tutti::models {
@@ -18,14 +19,14 @@ class Bottleneck final : public nn::Module {
  public:
   Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride)
       : conv1_(register_module("conv1", convolution(in, width, 1))),
-        bn1_(register_module("bn1", nn::BatchNorm2d(width))),
+        bn1_(register_module("bn1", BatchNorm2d(width))),
         conv2_(register_module("conv2", convolution(width, width, 3, stride))),
-        bn2_(register_module("bn2", nn::BatchNorm2d(width))),
+        bn2_(register_module("bn2", BatchNorm2d(width))),
         conv3_(register_module("conv3", convolution(width, width * kExpansion, 1))),
-        bn3_(register_module("bn3", nn::BatchNorm2d(width * kExpansion))) {
+        bn3_(register_module("bn3", BatchNorm2d(width * kExpansion))) {
     if (stride == 1 && in == width * kExpansion) return;
     downsample_ = register_module("downsample", nn::Sequential(convolution(in, width * kExpansion, 1, stride),
-                                                               nn::BatchNorm2d(width * kExpansion)));
+                                                               BatchNorm2d(width * kExpansion)));
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
@@ -37,11 +38,11 @@ class Bottleneck final : public nn::Module {
 
  private:
   nn::Conv2d conv1_;
-  nn::BatchNorm2d bn1_;
+  BatchNorm2d bn1_;
   nn::Conv2d conv2_;
-  nn::BatchNorm2d bn2_;
+  BatchNorm2d bn2_;
   nn::Conv2d conv3_;
-  nn::BatchNorm2d bn3_;
+  BatchNorm2d bn3_;
   nn::Sequential downsample_ = nullptr;
 };
 
@@ -57,7 +58,7 @@ class ResNet final : public Classifier {
       : small_images_(small_images),
         conv1_(register_module("conv1", small_images ? convolution(options.channels, 64, 3)
                                                      : convolution(options.channels, 64, 7, 2))),
-        bn1_(register_module("bn1", nn::BatchNorm2d(64))) {
+        bn1_(register_module("bn1", BatchNorm2d(64))) {
     std::int64_t in = 64;
     std::int64_t width = 64;
     const auto stages = stages_of(layers);
@@ -83,7 +84,7 @@ class ResNet final : public Classifier {
  private:
   const bool small_images_;
   nn::Conv2d conv1_;
-  nn::BatchNorm2d bn1_;
+  BatchNorm2d bn1_;
   std::array<nn::Sequential, 4> layers_;
   nn::Linear fc_ = nullptr;
 };

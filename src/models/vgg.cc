@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "models/batch_norm.h"
 #include "models/layers.h"
 
 namespace tutti::models {
@@ -24,7 +25,7 @@ nn::Sequential make_features(int layers, bool batch_norm, std::int64_t channels)
   for (std::size_t s = 0; s < stages.size(); ++s) {
     for (int i = 0; i < stages[s]; ++i) {
       features->push_back(nn::Conv2d(nn::Conv2dOptions(channels, kChannels[s], 3).padding(1)));
-      if (batch_norm) features->push_back(nn::BatchNorm2d(kChannels[s]));
+      if (batch_norm) features->push_back(BatchNorm2d(kChannels[s]));
       // The largest of four and then ReLU is ReLU and then the largest of four, on a quarter of the elements.
       if (i + 1 == stages[s]) features->push_back(nn::MaxPool2d(2));
       features->push_back(relu());

@@ -48,6 +48,10 @@ models::ModelOptions options_of(const config::TrainConfig& c) {
           .sampled = c.sampled};
 }
 
+data::AugmentOptions augment_of(const config::TrainConfig& c) {
+  return {.crop = c.crop, .flip = c.flip, .cutout = c.cutout};
+}
+
 exchange::Tuning tuning_of(const config::TrainConfig& c) {
   const auto& strategy = exchange::find_strategy(c.strategy);
   const int pushers = c.local_aggregation ? 1 : c.workers;

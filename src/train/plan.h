@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/train_config.h"
+#include "data/augment.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
 #include "optim/schedule.h"
@@ -30,6 +31,9 @@ Clock::duration timeout_of(const config::TrainConfig& config);
 
 // What the network was told.
 models::ModelOptions options_of(const config::TrainConfig& config);
+
+// What is done to training images.
+data::AugmentOptions augment_of(const config::TrainConfig& config);
 
 // The numbers of single strategies.
 exchange::Tuning tuning_of(const config::TrainConfig& config);

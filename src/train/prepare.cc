@@ -51,13 +51,13 @@ void check_same_run(const config::TrainConfig& now, const config::TrainConfig& t
   const nlohmann::json a = now;
   const nlohmann::json b = then;
   for (const char* key :
-       {"model",        "classes",        "image_size",   "vocabulary",   "embedding", "hidden",
-        "unroll",       "sampled",        "data",         "strategy",     "workers",   "batch",
-        "global_batch", "optimizer",      "lr",           "momentum",     "beta1",     "beta2",
-        "epsilon",      "weight_decay",   "scale_lr",     "warmup_steps", "seed",      "servers",
-        "server_role",  "backup_workers", "staleness",    "damp_stale",   "pace_ms",   "sync_every",
-        "moving_rate",  "partitions",     "bucket_bytes", "algorithm",    "transport", "memory_format",
-        "threads"}) {
+       {"model",        "classes",      "image_size", "vocabulary",     "embedding",    "hidden",
+        "unroll",       "sampled",      "data",       "strategy",       "workers",      "batch",
+        "crop",         "flip",         "cutout",     "sync_batchnorm", "global_batch", "optimizer",
+        "lr",           "momentum",     "beta1",      "beta2",          "epsilon",      "weight_decay",
+        "scale_lr",     "warmup_steps", "seed",       "servers",        "server_role",  "backup_workers",
+        "staleness",    "damp_stale",   "pace_ms",    "sync_every",     "moving_rate",  "partitions",
+        "bucket_bytes", "algorithm",    "transport",  "memory_format",  "threads"}) {
     if (a[key] != b[key]) {
       throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
                                     b[key].dump(), a[key].dump()));
@@ -196,7 +196,22 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
                   "servers update, without --local-aggregation, and hybrid",
                   c.partitions));
   refuse_if(strategy.name == "hogwild" && c.transport == "tcp", "needs --transport shm");
+  refuse_if(
+      c.sync_batchnorm && (strategy.apart || strategy.drifts || c.backup_workers > 0),
+      "--sync-batchnorm needs workers that keep step: ring, allreduce, reduce-broadcast, hybrid, or ps-sync "
+      "without --backup-workers");
   if (c.pace_ms > 0) c.no_evaluate = true;  // there is nothing to evaluate
+}
+
+// Statistics over all workers need a sample from each in every step.
+void check_synchronised(const config::TrainConfig& c, const RunPlan& plan, std::size_t samples) {
+  if (!c.sync_batchnorm) return;
+  const auto last = samples % static_cast<std::size_t>(plan.batch * c.workers);
+  if (last > 0 && last < static_cast<std::size_t>(c.workers)) {
+    throw ConfigError(fmt::format(
+        "--sync-batchnorm: an epoch's last step has {} samples for {} workers; choose another --batch", last,
+        c.workers));
+  }
 }
 
 }  // namespace
@@ -216,6 +231,8 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   if (c.data != kSynthetic) info = data::find_dataset(c.data);
   info ? check_fits(model, *info, c) : void(model.fields(options_of(c)));
 
+  if (augment_of(c).any()) data::Augment(augment_of(c), model.fields(options_of(c)), c.seed);
+
   if (c.memory_format == "auto") c.memory_format = model.channels_last ? "channels-last" : "contiguous";
   if (c.transport == "auto") c.transport = "shm";
   if (c.threads == 0) {
@@ -228,6 +245,7 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   Prepared prepared;
   const std::size_t samples = info ? prepare_data(*info, places, model, c, prepared) : kSyntheticSamples[0];
   const RunPlan plan = make_plan(c, samples);
+  check_synchronised(c, plan, samples);
   // Fixed now, so that a longer run that goes on from this one has the same rates.
   if (c.scale_lr) c.warmup_steps = plan.warm_up.steps;
   if (!c.resume.empty()) prepare_resume(c, plan, prepared.setup);

@@ -11,6 +11,7 @@
 #include "base/version.h"
 #include "data/loader.h"
 #include "exchange/router.h"
+#include "models/batch_norm.h"
 #include "net/group.h"
 #include "train/evaluate.h"
 #include "train/measure.h"
@@ -46,6 +47,9 @@ class Trainer {
         model_(make_model()) {
     const auto slow = config::parse_slow(config_);
     if (slow.rank == to_int(everyone.rank())) slowdown_ = slow.factor;
+    if (config_.sync_batchnorm) {
+      models::synchronise_batch_norm(*model_, [this](std::span<double> sums) { sum_over_workers(sums); });
+    }
   }
 
   nlohmann::json run() {
@@ -56,7 +60,8 @@ class Trainer {
                                      .workers = static_cast<std::size_t>(all_.world()),
                                      .rank = static_cast<std::size_t>(to_int(all_.rank())),
                                      .first_step = static_cast<std::uint64_t>(setup_.first_step),
-                                     .end_step = static_cast<std::uint64_t>(plan_.total_steps + ahead)});
+                                     .end_step = static_cast<std::uint64_t>(plan_.total_steps + ahead),
+                                     .augment = augment_of(config_)});
     next_ = loader.next();
     decide_routes(measure_densities(*next_));
     start_from_the_same_weights();
@@ -89,6 +94,12 @@ class Trainer {
     }
     model->train();
     return model;
+  }
+
+  // In the middle of a step.
+  void sum_over_workers(std::span<double> values) {
+    exchange().settle();
+    all_.all_reduce({values.data(), values.size(), DType::f64}, collectives::ReduceOp::sum, "batch norm");
   }
 
   bool first() const { return all_.rank() == Rank{0}; }

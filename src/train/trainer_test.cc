@@ -227,5 +227,54 @@ TEST_F(TrainerTest, TableThatTurnsDenseIsReroutedAtTheEndOfTheEpoch) {
   EXPECT_NEAR(rerouted["test_loss"].get<double>(), dense["test_loss"].get<double>(), 1e-5);
 }
 
+// With statistics over all workers' samples, cutting a batch up changes nothing.
+TEST_F(TrainerTest, SynchronisedBatchNormMakesTwoWorkersOneWithTheWholeBatch) {
+  auto c = config("one");
+  c.model = "resnet50-cifar";
+  c.image_size = 8;
+  c.optimizer = "sgd";
+  c.lr = 0.001;  // fifty layers make much of a rounding
+  c.steps = 3;
+  c.batch = 24;
+  const auto one = train_here(c);
+  const auto distance_of = [&](const std::string& out, const std::string& strategy, bool synchronised) {
+    auto two = c;
+    two.out = (folder_.path() / out).string();
+    two.strategy = strategy;
+    two.workers = 2;
+    two.batch = 12;
+    two.sync_batchnorm = synchronised;
+    return std::abs(train_here(two)["train_loss"].get<double>() - one["train_loss"].get<double>());
+  };
+  const double apart = distance_of("apart", "allreduce", false);
+  for (const char* strategy : {"allreduce", "ps-sync"}) {
+    EXPECT_LT(distance_of(strategy, strategy, true), 0.02 * apart) << strategy;
+  }
+}
+
+TEST_F(TrainerTest, SynchronisedBatchNormNeedsWorkersThatKeepStep) {
+  auto c = config("run", 2);
+  c.model = "resnet50-cifar";
+  c.strategy = "ps-async";
+  c.sync_batchnorm = true;
+  const auto prepare_here = [&] { prepare(c, {{folder_.path() / "data"}, {}}, 1, "now"); };
+  EXPECT_THROW(prepare_here(), ConfigError);
+  c.strategy = "allreduce";
+  EXPECT_NO_THROW(prepare_here());
+  c.workers = 7;
+  c.batch = 1;  // 300 samples are 42 steps and 6 samples for 7 workers
+  EXPECT_THROW(prepare_here(), ConfigError);
+}
+
+TEST_F(TrainerTest, OnlyImagesAreAugmented) {
+  auto c = config("run");
+  c.crop = true;
+  c.cutout = 4;
+  EXPECT_LT(train_here(c)["train_loss"].get<double>(), 3);
+  c.model = "sdss-dnn";
+  c.data = "synthetic";
+  EXPECT_THROW(train_here(c), ConfigError);
+}
+
 }  // namespace
 }  // namespace tutti::train
