@@ -89,6 +89,7 @@ TEST(Config, NonsenseIsRefusedByName) {
                                                                   {"global-batch", "0"},
                                                                   {"seed", "-1"},
                                                                   {"momentum", "nan"},
+                                                                  {"momentum", "-0.5"},
                                                                   {"weight-decay", "nan"},
                                                                   {"epochs", "300000000000000000"},
                                                                   {"device", "tpu"},

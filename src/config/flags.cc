@@ -65,13 +65,19 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add(app, "global-batch", c.global_batch, "samples a step of all workers together (instead of --batch)")
       ->check(at_least_one, "")
       ->excludes(batch);
-  add(app, "optimizer", c.optimizer, "sgd | momentum | nesterov | adam | adamw | adagrad");
+  add(app, "optimizer", c.optimizer,
+      "sgd | momentum | nesterov | adam | adamw | adagrad | rmsprop | lars | lamb");
   add(app, "lr", c.lr, "learning rate");
-  add(app, "momentum", c.momentum, "of momentum and nesterov");
-  add(app, "beta1", c.beta1, "of adam and adamw");
-  add(app, "beta2", c.beta2, "of adam and adamw");
-  add(app, "epsilon", c.epsilon, "below 0: the optimizer's default (1e-10 for adagrad, else 1e-8)");
-  add(app, "weight-decay", c.weight_decay, "below 0: the optimizer's default (0.01 for adamw, else 0)");
+  add(app, "momentum", c.momentum, "of momentum, nesterov, lars and rmsprop; default 0.9, for rmsprop 0")
+      ->check(not_negative, "");
+  add(app, "beta1", c.beta1, "of adam, adamw and lamb");
+  add(app, "beta2", c.beta2, "of adam, adamw and lamb");
+  add(app, "alpha", c.alpha, "of rmsprop: how slowly its average of squares moves");
+  add(app, "trust", c.trust, "of lars: what a step may change of a layer, as a part of its norm");
+  add(app, "epsilon", c.epsilon,
+      "below 0: the optimizer's default (1e-10 for adagrad, 1e-6 for lamb, else 1e-8)");
+  add(app, "weight-decay", c.weight_decay,
+      "below 0: the optimizer's default (0.01 for adamw and lamb, else 0)");
   add_switch(app, "scale-lr", c.scale_lr, "multiply the learning rate by the workers, after a warm-up");
   add(app, "warmup-steps", c.warmup_steps, "of --scale-lr; below 0: one epoch, at most a fifth of the run");
   add(app, "seed", c.seed, "of initial weights, shuffling and dropout")->check(not_negative, "");
@@ -79,7 +85,9 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
       ->check(at_least_one, "");
   add_switch(app, "colocate", c.colocate,
              "a server in each worker's process instead of processes of their own");
-  add(app, "server-role", c.server_role, "of ps-sync: update the parameters | sum gradients, workers update");
+  add(app, "server-role", c.server_role,
+      "of ps-sync: update the parameters | sum gradients, workers update | auto: "
+      "update, unless the optimizer looks at whole layers");
   add(app, "backup-workers", c.backup_workers,
       "of ps-sync: a step does not wait for the last so many workers");
   add(app, "staleness", c.staleness, "of ps-ssp: steps that a worker may be ahead of the slowest");

@@ -51,6 +51,8 @@ void validate(const TrainConfig& c) {
   require(std::isfinite(c.momentum), "momentum", "a number", c.momentum);
   require(std::isfinite(c.beta1), "beta1", "a number", c.beta1);
   require(std::isfinite(c.beta2), "beta2", "a number", c.beta2);
+  require(std::isfinite(c.alpha), "alpha", "a number", c.alpha);
+  require(std::isfinite(c.trust), "trust", "a number", c.trust);
   require(std::isfinite(c.epsilon), "epsilon", "a number", c.epsilon);
   require(std::isfinite(c.weight_decay), "weight-decay", "a number", c.weight_decay);
   require(c.threads >= 0 && c.threads <= 1024, "threads", "between 0 (choose) and 1024", c.threads);
@@ -58,7 +60,8 @@ void validate(const TrainConfig& c) {
   require(c.checkpoint_every >= 0, "checkpoint-every", "at least 1", c.checkpoint_every);
   require(c.bucket_bytes >= 1, "bucket-bytes", "at least 1", c.bucket_bytes);
   require(c.servers >= 0 && c.servers <= 1024, "servers", "between 1 and 1024", c.servers);
-  require(c.server_role == "update" || c.server_role == "sum", "server-role", "update or sum", c.server_role);
+  require(c.server_role == "auto" || c.server_role == "update" || c.server_role == "sum", "server-role",
+          "auto, update or sum", c.server_role);
   require(c.backup_workers >= 0 && c.backup_workers < c.workers, "backup-workers",
           fmt::format("at least 0 and fewer than the {} workers", c.workers), c.backup_workers);
   require(c.staleness >= 0, "staleness", "at least 0", c.staleness);

@@ -29,9 +29,11 @@ struct TrainConfig {
 
   std::string optimizer = "adam";
   double lr = 0.001;
-  double momentum = 0.9;
+  double momentum = -1;  // not said: the optimizer's own default
   double beta1 = 0.9;
   double beta2 = 0.999;
+  double alpha = 0.99;       // rmsprop
+  double trust = 0.001;      // lars
   double epsilon = -1;       // below 0: the optimizer's own default
   double weight_decay = -1;  // below 0: the optimizer's own default
   bool scale_lr = false;
@@ -40,7 +42,7 @@ struct TrainConfig {
 
   int servers = 0;  // 0: none, or what the strategy needs
   bool colocate = false;
-  std::string server_role = "update";  // update | sum
+  std::string server_role = "auto";  // update | sum | auto: what the optimizer needs
   int backup_workers = 0;
   int staleness = 3;        // ps-ssp
   bool damp_stale = false;  // ps-async, ps-ssp
@@ -69,12 +71,15 @@ struct TrainConfig {
 };
 
 // A key that is missing keeps its default.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    TrainConfig, model, classes, image_size, vocabulary, embedding, hidden, unroll, sampled, data, strategy,
-    workers, steps, epochs, batch, global_batch, optimizer, lr, momentum, beta1, beta2, epsilon, weight_decay,
-    scale_lr, warmup_steps, seed, servers, colocate, server_role, backup_workers, staleness, damp_stale,
-    local_aggregation, partitions, sync_every, moving_rate, pace_ms, slow, device, transport, algorithm,
-    memory_format, bucket_bytes, threads, timeout_s, no_evaluate, trace, checkpoint_every, out, resume)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainConfig, model, classes, image_size, vocabulary,
+                                                embedding, hidden, unroll, sampled, data, strategy, workers,
+                                                steps, epochs, batch, global_batch, optimizer, lr, momentum,
+                                                beta1, beta2, alpha, trust, epsilon, weight_decay, scale_lr,
+                                                warmup_steps, seed, servers, colocate, server_role,
+                                                backup_workers, staleness, damp_stale, local_aggregation,
+                                                partitions, sync_every, moving_rate, pace_ms, slow, device,
+                                                transport, algorithm, memory_format, bucket_bytes, threads,
+                                                timeout_s, no_evaluate, trace, checkpoint_every, out, resume)
 
 // `slow` as numbers; factor 1 for everyone if it is empty. Throws ConfigError.
 struct Slow {

@@ -54,6 +54,9 @@ struct Tuning {
   double moving_rate = 0.1;           // easgd
 };
 
+// Why embedding tables travel whole with these numbers; empty: they may go by rows.
+std::string_view why_whole_tables(const Tuning& tuning);
+
 // Whether embedding tables may travel as rows.
 bool takes_rows(const Strategy& strategy, const Tuning& tuning);
 

@@ -8,9 +8,13 @@ Updater::Updater(grad::Buckets& buckets, const grad::Tables& tables, const optim
     : buckets_(buckets),
       tables_(tables),
       settings_(settings),
-      state_(static_cast<std::size_t>(optim::state_slots(settings.kind))) {
-  for (auto& slot : state_) {
-    for (std::size_t b = 0; b < buckets.size(); ++b) slot.emplace_back(buckets.layout(b).count);
+      state_(static_cast<std::size_t>(optim::state_slots(settings))) {
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    for (auto& slot : state_) slot.emplace_back(buckets.layout(b).count);
+    auto& layers = layers_.emplace_back();
+    for (const grad::Slice& s : buckets.layout(b).slices) {
+      layers.push_back({s.first, s.count, buckets.dimensions_of(s.param) < 2});
+    }
   }
 }
 
@@ -23,7 +27,11 @@ void Updater::apply(std::size_t bucket) {
   std::vector<std::span<float>> state;
   for (auto& slot : state_) state.emplace_back(slot[bucket]);
   const auto gradients = buckets_.gradients(bucket);
-  optim::step(settings_, lr_, t_, buckets_.parameters(bucket), gradients, state);
+  if (optim::needs_layers(settings_.kind)) {
+    optim::step_layers(settings_, lr_, t_, layers_[bucket], buckets_.parameters(bucket), gradients, state);
+  } else {
+    optim::step(settings_, lr_, t_, buckets_.parameters(bucket), gradients, state);
+  }
   std::ranges::fill(gradients, 0.0F);
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "grad/buckets.h"
+#include "optim/layerwise.h"
 #include "optim/step.h"
 #include "ps/client.h"
 
@@ -24,7 +25,7 @@ class Updater {
 
   // The optimizer's memory of one slot, by bucket; slots and their names are in optim/step.h.
   int slots() const { return static_cast<int>(state_.size()); }
-  std::string_view slot_name(int slot) const { return optim::slot_name(settings_.kind, slot); }
+  std::string_view slot_name(int slot) const { return optim::slot_name(settings_, slot); }
   std::vector<std::span<float>> slot(int slot);
   // The same for tables. The memory is taken by the first call: only who tells or learns the state needs it.
   std::vector<std::span<float>> table_slot(int slot);
@@ -35,6 +36,7 @@ class Updater {
   grad::Buckets& buckets_;
   const grad::Tables& tables_;
   optim::Settings settings_;
+  std::vector<std::vector<optim::Layer>> layers_;  // by bucket
   std::int64_t t_ = 0;
   double lr_ = 0;
   std::vector<std::vector<std::vector<float>>> state_;        // slot, bucket, element

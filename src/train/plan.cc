@@ -29,9 +29,11 @@ optim::Settings optimizer_settings(const config::TrainConfig& c) {
   optim::Settings s;
   s.kind = optim::parse_kind(c.optimizer);
   s.lr = c.lr;
-  s.momentum = c.momentum;
+  if (c.momentum >= 0) s.momentum = c.momentum;
   s.beta1 = c.beta1;
   s.beta2 = c.beta2;
+  s.alpha = c.alpha;
+  s.trust = c.trust;
   if (c.epsilon >= 0) s.epsilon = c.epsilon;
   if (c.weight_decay >= 0) s.weight_decay = c.weight_decay;
   optim::validate(s);
@@ -63,7 +65,7 @@ exchange::Tuning tuning_of(const config::TrainConfig& c) {
                           .workers = pushers,
                           .backup = c.backup_workers,
                           .staleness = c.staleness},
-               .role = c.server_role == "update" ? ps::Role::update : ps::Role::mean,
+               .role = c.server_role == "sum" ? ps::Role::mean : ps::Role::update,
                .optimizer = optimizer_settings(c),
                .damp_stale = c.damp_stale,
                .timeout = timeout_of(c)};

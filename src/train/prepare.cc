@@ -51,13 +51,13 @@ void check_same_run(const config::TrainConfig& now, const config::TrainConfig& t
   const nlohmann::json a = now;
   const nlohmann::json b = then;
   for (const char* key :
-       {"model",        "classes",        "image_size",   "vocabulary",   "embedding", "hidden",
-        "unroll",       "sampled",        "data",         "strategy",     "workers",   "batch",
-        "global_batch", "optimizer",      "lr",           "momentum",     "beta1",     "beta2",
-        "epsilon",      "weight_decay",   "scale_lr",     "warmup_steps", "seed",      "servers",
-        "server_role",  "backup_workers", "staleness",    "damp_stale",   "pace_ms",   "sync_every",
-        "moving_rate",  "partitions",     "bucket_bytes", "algorithm",    "transport", "memory_format",
-        "threads"}) {
+       {"model",        "classes",       "image_size",  "vocabulary",     "embedding",    "hidden",
+        "unroll",       "sampled",       "data",        "strategy",       "workers",      "batch",
+        "global_batch", "optimizer",     "lr",          "momentum",       "beta1",        "beta2",
+        "alpha",        "trust",         "epsilon",     "weight_decay",   "scale_lr",     "warmup_steps",
+        "seed",         "servers",       "server_role", "backup_workers", "staleness",    "damp_stale",
+        "pace_ms",      "sync_every",    "moving_rate", "partitions",     "bucket_bytes", "algorithm",
+        "transport",    "memory_format", "threads"}) {
     if (a[key] != b[key]) {
       throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
                                     b[key].dump(), a[key].dump()));
@@ -163,6 +163,28 @@ config::TrainConfig config_of_run(const std::string& run_folder) {
 
 namespace {
 
+// Servers hold pieces of buckets: what looks at more than that is the workers' to do.
+void resolve_server_role(const exchange::Strategy& strategy, config::TrainConfig& c) {
+  const bool pieces = strategy.servers && !strategy.hybrid;
+  const bool sync = pieces && strategy.servers == ps::Consistency::sync;
+  std::string whole;
+  if (optim::needs_layers(optim::parse_kind(c.optimizer))) {
+    whole = fmt::format("--optimizer {} looks at whole layers", c.optimizer);
+  }
+  if (c.server_role == "auto") c.server_role = sync && !whole.empty() ? "sum" : "update";
+  if (pieces && !whole.empty() && c.server_role == "update") {
+    throw ConfigError(fmt::format("--strategy {}: {}, and servers that update hold pieces of them; use {}",
+                                  c.strategy, whole,
+                                  sync ? "--server-role sum" : "ps-sync, hybrid or allreduce"));
+  }
+  if (!whole.empty() && c.backup_workers > 0) {
+    throw ConfigError(
+        fmt::format("{}, so workers update, and one that is late (--backup-workers {}) would "
+                    "miss updates; leave one of the two out",
+                    whole, c.backup_workers));
+  }
+}
+
 // Fits servers, workers and strategy together, or says why they do not fit.
 void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo& model,
                      config::TrainConfig& c) {
@@ -170,6 +192,7 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
     if (wrong) throw ConfigError(fmt::format("--strategy {}: {}", c.strategy, what));
   };
   const bool sync = strategy.servers == ps::Consistency::sync && !strategy.hybrid;
+  resolve_server_role(strategy, c);
   if (!strategy.servers) {
     refuse_if(
         c.servers > 0 || c.colocate,
@@ -193,8 +216,9 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
   refuse_if(
       !c.partitions.empty() && !exchange::takes_rows(strategy, tuning_of(c)),
       fmt::format("--partitions {} is for strategies that exchange embedding tables by rows: ps-* whose "
-                  "servers update, without --local-aggregation, and hybrid",
-                  c.partitions));
+                  "servers update, without --local-aggregation, and hybrid{}{}",
+                  c.partitions, strategy.servers ? "; here tables travel whole: " : "",
+                  strategy.servers ? exchange::why_whole_tables(tuning_of(c)) : ""));
   refuse_if(strategy.name == "hogwild" && c.transport == "tcp", "needs --transport shm");
   if (c.pace_ms > 0) c.no_evaluate = true;  // there is nothing to evaluate
 }

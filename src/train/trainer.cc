@@ -148,8 +148,15 @@ class Trainer {
 
   // Which parameters go which way, from how much of each embedding a step touches.
   void decide_routes(const std::vector<double>& densities) {
+    if (!exchange::takes_rows(strategy_, tuning_)) {
+      if (strategy_.servers && !embeddings_.empty()) {
+        emit(observe::Note{
+            fmt::format("embedding tables travel whole: {}", exchange::why_whole_tables(tuning_))});
+      }
+      return;
+    }
     if (!strategy_.hybrid) {
-      if (exchange::takes_rows(strategy_, tuning_)) by_rows_ = embeddings_;
+      by_rows_ = embeddings_;
       return;
     }
     cluster_ = exchange::measure_cluster(all_, config_.servers);

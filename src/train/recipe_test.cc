@@ -1,0 +1,126 @@
+// How a run is trained, whatever its strategy: optimizers, rates, accumulation, clipping, precision.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "checkpoint/checkpoint.h"
+#include "train/run_fixture.h"
+
+namespace tutti::train {
+namespace {
+
+using fixture::Finished;
+
+class RecipeTest : public ::testing::Test {
+ protected:
+  // A network whose step depends on its samples alone: neither dropout nor batch norm.
+  config::TrainConfig config(const std::string& out, const std::string& strategy = "local",
+                             int workers = 1) const {
+    config::TrainConfig c;
+    c.model = "sdss-dnn";
+    c.data = "synthetic";
+    c.strategy = strategy;
+    c.workers = workers;
+    c.global_batch = 48;
+    c.steps = 6;
+    c.optimizer = "momentum";
+    c.lr = 0.05;
+    c.threads = 1;
+    c.bucket_bytes = 16 << 10;  // several buckets
+    c.no_evaluate = true;
+    c.out = (folder_.path() / out).string();
+    return c;
+  }
+
+  static Finished run(const config::TrainConfig& c) { return fixture::run(prepare(c, {}, 1, "now").setup); }
+
+  static void expect_refused(const config::TrainConfig& c, const std::string& word) {
+    try {
+      prepare(c, {}, 1, "now");
+      ADD_FAILURE() << word;
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what();
+    }
+  }
+
+  // The largest difference between the parameters of two runs.
+  double distance(const std::string& a, const std::string& b) const {
+    const auto left = checkpoint::open_any(folder_.path() / a);
+    const auto right = checkpoint::open_any(folder_.path() / b);
+    double most = 0;
+    for (const auto& tensor : left.model.tensors()) {
+      const auto& other = right.model.at(tensor.name);
+      EXPECT_EQ(tensor.bytes.size(), other.bytes.size());
+      for (std::size_t at = 0; at < tensor.bytes.size(); at += sizeof(float)) {
+        float x = 0;
+        float y = 0;
+        std::memcpy(&x, tensor.bytes.data() + at, sizeof x);
+        std::memcpy(&y, other.bytes.data() + at, sizeof y);
+        most = std::max(most, static_cast<double>(std::abs(x - y)));
+      }
+    }
+    return most;
+  }
+
+  ScratchFolder folder_;
+};
+
+TEST_F(RecipeTest, NewOptimizersResumeToTheSameBits) {
+  for (const char* optimizer : {"rmsprop", "lars", "lamb"}) {
+    auto c = config("whole");
+    c.optimizer = optimizer;
+    c.momentum = 0.8;
+    const auto whole = run(c).summary;
+    c.out = (folder_.path() / "half").string();
+    c.steps = 3;
+    run(c);
+    c.resume = c.out;
+    c.steps = 6;
+    EXPECT_EQ(run(c).summary["parameters_sha256"], whole["parameters_sha256"]) << optimizer;
+  }
+}
+
+TEST_F(RecipeTest, LayerwiseOptimizersMakeTheSameStepsUnderEveryStrategy) {
+  for (const char* optimizer : {"lars", "lamb"}) {
+    auto c = config("alone");
+    c.optimizer = optimizer;
+    run(c);
+    for (const char* strategy : {"allreduce", "ps-sync", "hybrid"}) {
+      c = config("together", strategy, 2);
+      c.optimizer = optimizer;
+      const auto s = run(c).summary;
+      EXPECT_LT(distance("alone", "together"), 1e-5) << optimizer << " " << strategy;
+      EXPECT_EQ(s["config"]["server_role"], std::string(strategy) == "ps-sync" ? "sum" : "update");
+    }
+  }
+}
+
+TEST_F(RecipeTest, ServersThatHoldPiecesAreRefusedWhereLayersCount) {
+  auto c = config("refused", "ps-sync", 2);
+  c.optimizer = "lars";
+  c.server_role = "update";
+  expect_refused(c, "--server-role sum");
+  c.server_role = "auto";
+  c.backup_workers = 1;
+  expect_refused(c, "--backup-workers");
+  c = config("refused", "ps-async", 2);
+  c.optimizer = "lamb";
+  expect_refused(c, "whole layers");
+}
+
+TEST_F(RecipeTest, TablesTravelWholeWhereLayersCountAndTheRunSaysWhy) {
+  auto c = config("tables", "hybrid", 2);
+  c.model = "wide-deep";
+  c.optimizer = "lamb";
+  c.steps = 1;
+  const auto notes = run(c).events.of<observe::Note>();
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes[0].text, "embedding tables travel whole: the optimizer looks at whole layers");
+  c.partitions = "2";
+  expect_refused(c, "whole layers");
+}
+
+}  // namespace
+}  // namespace tutti::train
