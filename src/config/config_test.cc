@@ -93,7 +93,20 @@ TEST(Config, NonsenseIsRefusedByName) {
                                                                   {"weight-decay", "nan"},
                                                                   {"epochs", "300000000000000000"},
                                                                   {"device", "tpu"},
-                                                                  {"transport", "pigeon"}};
+                                                                  {"transport", "pigeon"},
+                                                                  {"schedule", "linear"},
+                                                                  {"step-size", "3"},
+                                                                  {"step-size", "0"},
+                                                                  {"gamma", "nan"},
+                                                                  {"gamma", "0"},
+                                                                  {"min-lr", "-1"},
+                                                                  {"min-lr", "nan"},
+                                                                  {"min-lr", "0.0001"},
+                                                                  {"schedule-steps", "0"},
+                                                                  {"schedule-steps", "9"},
+                                                                  {"server-role", "judge"},
+                                                                  {"alpha", "nan"},
+                                                                  {"trust", "inf"}};
   for (const auto& [flag, value] : cases) {
     try {
       validate(Parsed({"--" + flag + "=" + value}).config);
@@ -102,6 +115,13 @@ TEST(Config, NonsenseIsRefusedByName) {
       EXPECT_NE(std::string(e.what()).find("--" + flag), std::string::npos) << e.what();
     }
   }
+}
+
+TEST(Config, NumbersOfAScheduleNeedTheirSchedule) {
+  EXPECT_THROW(validate(Parsed({"--schedule=step"}).config), ConfigError);
+  EXPECT_NO_THROW(validate(Parsed({"--schedule=step", "--step-size=3"}).config));
+  EXPECT_NO_THROW(validate(Parsed({"--schedule=cosine", "--min-lr=0.0001"}).config));
+  EXPECT_THROW(validate(Parsed({"--schedule=cosine", "--min-lr=0.1"}).config), ConfigError);
 }
 
 TEST(Config, FolderOfTheDataIsNotTakenForItsName) {

@@ -80,6 +80,15 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
       "below 0: the optimizer's default (0.01 for adamw and lamb, else 0)");
   add_switch(app, "scale-lr", c.scale_lr, "multiply the learning rate by the workers, after a warm-up");
   add(app, "warmup-steps", c.warmup_steps, "of --scale-lr; below 0: one epoch, at most a fifth of the run");
+  add(app, "schedule", c.schedule,
+      "of the learning rate, after the warm-up: constant | step (times --gamma every --step-size epochs) | "
+      "cosine (falls to --min-lr)");
+  add(app, "step-size", c.step_size, "epochs between drops, of --schedule step")->check(at_least_one, "");
+  add(app, "gamma", c.gamma, "what a drop leaves of the learning rate, of --schedule step");
+  add(app, "min-lr", c.min_lr, "where --schedule cosine ends");
+  add(app, "schedule-steps", c.schedule_steps,
+      "steps until --schedule cosine has ended; default: the whole run")
+      ->check(at_least_one, "");
   add(app, "seed", c.seed, "of initial weights, shuffling and dropout")->check(not_negative, "");
   add(app, "servers", c.servers, "processes that hold parameters, for ps-* and hybrid; default 1")
       ->check(at_least_one, "");

@@ -32,6 +32,23 @@ void require_text(const TrainConfig& c) {
   }
 }
 
+void require_schedule(const TrainConfig& c) {
+  const bool step = c.schedule == "step";
+  const bool cosine = c.schedule == "cosine";
+  require(step || cosine || c.schedule == "constant", "schedule", "constant, step or cosine", c.schedule);
+  require(
+      c.step_size <= kMostEpochs && (step ? c.step_size >= 1 : c.step_size == 0), "step-size",
+      step ? "at least 1, the epochs between drops of --schedule step" : "left out without --schedule step",
+      c.step_size);
+  require(c.gamma > 0 && c.gamma <= 1, "gamma", "above 0 and at most 1", c.gamma);
+  require(c.min_lr >= 0 && c.min_lr <= c.lr, "min-lr", fmt::format("between 0 and --lr {}", c.lr), c.min_lr);
+  require(cosine || c.min_lr == 0, "min-lr", "left out without --schedule cosine", c.min_lr);
+  require(c.schedule_steps >= 0 && c.schedule_steps <= kMostSteps, "schedule-steps", "at least 1",
+          c.schedule_steps);
+  require(cosine || c.schedule_steps == 0, "schedule-steps", "left out without --schedule cosine",
+          c.schedule_steps);
+}
+
 }  // namespace
 
 void validate(const TrainConfig& c) {
@@ -55,6 +72,7 @@ void validate(const TrainConfig& c) {
   require(std::isfinite(c.trust), "trust", "a number", c.trust);
   require(std::isfinite(c.epsilon), "epsilon", "a number", c.epsilon);
   require(std::isfinite(c.weight_decay), "weight-decay", "a number", c.weight_decay);
+  require_schedule(c);
   require(c.threads >= 0 && c.threads <= 1024, "threads", "between 0 (choose) and 1024", c.threads);
   require(c.timeout_s > 0 && c.timeout_s <= 86400, "timeout", "between 0 and 86400 seconds", c.timeout_s);
   require(c.checkpoint_every >= 0, "checkpoint-every", "at least 1", c.checkpoint_every);

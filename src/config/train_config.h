@@ -37,7 +37,12 @@ struct TrainConfig {
   double epsilon = -1;       // below 0: the optimizer's own default
   double weight_decay = -1;  // below 0: the optimizer's own default
   bool scale_lr = false;
-  std::int64_t warmup_steps = -1;  // below 0: one epoch, at most a fifth of the run
+  std::int64_t warmup_steps = -1;     // below 0: one epoch, at most a fifth of the run
+  std::string schedule = "constant";  // constant | step | cosine
+  std::int64_t step_size = 0;         // step: epochs
+  double gamma = 0.1;                 // step
+  double min_lr = 0;                  // cosine
+  std::int64_t schedule_steps = 0;    // cosine; 0: the whole run
   std::uint64_t seed = 1;
 
   int servers = 0;  // 0: none, or what the strategy needs
@@ -71,15 +76,13 @@ struct TrainConfig {
 };
 
 // A key that is missing keeps its default.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainConfig, model, classes, image_size, vocabulary,
-                                                embedding, hidden, unroll, sampled, data, strategy, workers,
-                                                steps, epochs, batch, global_batch, optimizer, lr, momentum,
-                                                beta1, beta2, alpha, trust, epsilon, weight_decay, scale_lr,
-                                                warmup_steps, seed, servers, colocate, server_role,
-                                                backup_workers, staleness, damp_stale, local_aggregation,
-                                                partitions, sync_every, moving_rate, pace_ms, slow, device,
-                                                transport, algorithm, memory_format, bucket_bytes, threads,
-                                                timeout_s, no_evaluate, trace, checkpoint_every, out, resume)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    TrainConfig, model, classes, image_size, vocabulary, embedding, hidden, unroll, sampled, data, strategy,
+    workers, steps, epochs, batch, global_batch, optimizer, lr, momentum, beta1, beta2, alpha, trust, epsilon,
+    weight_decay, scale_lr, warmup_steps, schedule, step_size, gamma, min_lr, schedule_steps, seed, servers,
+    colocate, server_role, backup_workers, staleness, damp_stale, local_aggregation, partitions, sync_every,
+    moving_rate, pace_ms, slow, device, transport, algorithm, memory_format, bucket_bytes, threads, timeout_s,
+    no_evaluate, trace, checkpoint_every, out, resume)
 
 // `slow` as numbers; factor 1 for everyone if it is empty. Throws ConfigError.
 struct Slow {

@@ -7,6 +7,33 @@
 
 namespace tutti::train {
 
+namespace {
+
+optim::Decay decay_of(const std::string& name) {
+  if (name == "step") return optim::Decay::step;
+  return name == "cosine" ? optim::Decay::cosine : optim::Decay::constant;
+}
+
+optim::Schedule schedule_of(const config::TrainConfig& c, const RunPlan& plan) {
+  optim::Schedule s{.warm_up = {.base_lr = c.lr, .growth = c.workers, .scale_lr = c.scale_lr},
+                    .decay = decay_of(c.schedule),
+                    .drop_every = std::max<std::int64_t>(1, c.step_size) * plan.steps_per_epoch,
+                    .gamma = c.gamma,
+                    .end = c.schedule_steps > 0 ? c.schedule_steps : plan.total_steps,
+                    .min_lr = c.min_lr};
+  s.warm_up.steps =
+      c.warmup_steps >= 0 ? c.warmup_steps : std::min(plan.steps_per_epoch, (plan.total_steps + 4) / 5);
+  if (s.decay == optim::Decay::cosine && s.min_lr == 0 && s.end < plan.total_steps) {
+    throw ConfigError(fmt::format(
+        "--schedule cosine has a rate of 0 from step {} on, and the run has {}: it needs --min-lr, or from "
+        "its beginning a --schedule-steps of {}",
+        s.end, plan.total_steps, plan.total_steps));
+  }
+  return s;
+}
+
+}  // namespace
+
 RunPlan make_plan(const config::TrainConfig& c, std::size_t samples) {
   RunPlan plan;
   plan.batch = c.global_batch > 0 ? c.global_batch / c.workers : c.batch;
@@ -19,9 +46,7 @@ RunPlan make_plan(const config::TrainConfig& c, std::size_t samples) {
   plan.steps_per_epoch = static_cast<std::int64_t>(data::steps_per_epoch(
       samples, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(c.workers)));
   plan.total_steps = c.steps > 0 ? c.steps : std::max<std::int64_t>(c.epochs, 1) * plan.steps_per_epoch;
-  plan.warm_up = {.base_lr = c.lr, .workers = c.workers, .scale_lr = c.scale_lr};
-  plan.warm_up.steps =
-      c.warmup_steps >= 0 ? c.warmup_steps : std::min(plan.steps_per_epoch, (plan.total_steps + 4) / 5);
+  plan.schedule = schedule_of(c, plan);
   return plan;
 }
 

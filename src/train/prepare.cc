@@ -50,14 +50,15 @@ void check_same_run(const config::TrainConfig& now, const config::TrainConfig& t
                     const std::string& folder) {
   const nlohmann::json a = now;
   const nlohmann::json b = then;
-  for (const char* key :
-       {"model",        "classes",       "image_size",  "vocabulary",     "embedding",    "hidden",
-        "unroll",       "sampled",       "data",        "strategy",       "workers",      "batch",
-        "global_batch", "optimizer",     "lr",          "momentum",       "beta1",        "beta2",
-        "alpha",        "trust",         "epsilon",     "weight_decay",   "scale_lr",     "warmup_steps",
-        "seed",         "servers",       "server_role", "backup_workers", "staleness",    "damp_stale",
-        "pace_ms",      "sync_every",    "moving_rate", "partitions",     "bucket_bytes", "algorithm",
-        "transport",    "memory_format", "threads"}) {
+  for (const char* key : {"model",     "classes",      "image_size",     "vocabulary",     "embedding",
+                          "hidden",    "unroll",       "sampled",        "data",           "strategy",
+                          "workers",   "batch",        "global_batch",   "optimizer",      "lr",
+                          "momentum",  "beta1",        "beta2",          "alpha",          "trust",
+                          "epsilon",   "weight_decay", "scale_lr",       "warmup_steps",   "schedule",
+                          "step_size", "gamma",        "min_lr",         "schedule_steps", "seed",
+                          "servers",   "server_role",  "backup_workers", "staleness",      "damp_stale",
+                          "pace_ms",   "sync_every",   "moving_rate",    "partitions",     "bucket_bytes",
+                          "algorithm", "transport",    "memory_format",  "threads"}) {
     if (a[key] != b[key]) {
       throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
                                     b[key].dump(), a[key].dump()));
@@ -253,7 +254,8 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   const std::size_t samples = info ? prepare_data(*info, places, model, c, prepared) : kSyntheticSamples[0];
   const RunPlan plan = make_plan(c, samples);
   // Fixed now, so that a longer run that goes on from this one has the same rates.
-  if (c.scale_lr) c.warmup_steps = plan.warm_up.steps;
+  if (c.scale_lr) c.warmup_steps = plan.schedule.warm_up.steps;
+  if (c.schedule == "cosine") c.schedule_steps = plan.schedule.end;
   if (!c.resume.empty()) prepare_resume(c, plan, prepared.setup);
   prepared.setup.config = std::move(c);
   return prepared;

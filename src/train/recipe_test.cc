@@ -122,5 +122,28 @@ TEST_F(RecipeTest, TablesTravelWholeWhereLayersCountAndTheRunSaysWhy) {
   expect_refused(c, "whole layers");
 }
 
+TEST_F(RecipeTest, ResumedRunHasTheRatesOfTheUndisturbedOne) {
+  auto c = config("whole");
+  c.schedule = "cosine";
+  const auto whole = run(c);
+  const auto rates = whole.events.of<observe::StepDone>();
+  ASSERT_EQ(rates.size(), 6U);
+  EXPECT_EQ(rates[0].lr, 0.05);
+  EXPECT_NEAR(rates[3].lr, 0.025, 1e-12);
+  EXPECT_EQ(whole.summary["config"]["schedule_steps"], 6);
+
+  c.out = (folder_.path() / "half").string();
+  c.steps = 3;
+  c.schedule_steps = 6;
+  run(c);
+  c.resume = c.out;
+  c.steps = 6;
+  const auto resumed = run(c);
+  EXPECT_EQ(resumed.events.of<observe::StepDone>().back().lr, rates.back().lr);
+  EXPECT_EQ(resumed.summary["parameters_sha256"], whole.summary["parameters_sha256"]);
+  c.steps = 9;
+  expect_refused(c, "--min-lr");
+}
+
 }  // namespace
 }  // namespace tutti::train

@@ -254,7 +254,7 @@ class Trainer {
   // Forward, backward, exchange, update. `begin` is when the step began to wait for its data.
   void step(const data::Batch& batch, data::Loader& loader, Clock::time_point begin) {
     const auto index = static_cast<std::int64_t>(batch.step);
-    const double lr = optim::scaled_lr(plan_.warm_up, index);
+    const double lr = optim::rate(plan_.schedule, index);
     replica_->updater.begin_step(index + 1, lr);
     // Seeded by the step, so that a resumed run draws what the undisturbed one drew.
     torch::manual_seed(mix_seed({config_.seed, batch.step, static_cast<std::uint64_t>(to_int(all_.rank()))}));
