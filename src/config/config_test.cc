@@ -106,7 +106,10 @@ TEST(Config, NonsenseIsRefusedByName) {
                                                                   {"schedule-steps", "9"},
                                                                   {"server-role", "judge"},
                                                                   {"alpha", "nan"},
-                                                                  {"trust", "inf"}};
+                                                                  {"trust", "inf"},
+                                                                  {"label-smoothing", "-0.1"},
+                                                                  {"label-smoothing", "nan"},
+                                                                  {"label-smoothing", "1"}};
   for (const auto& [flag, value] : cases) {
     try {
       validate(Parsed({"--" + flag + "=" + value}).config);

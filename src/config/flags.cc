@@ -89,6 +89,8 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add(app, "schedule-steps", c.schedule_steps,
       "steps until --schedule cosine has ended; default: the whole run")
       ->check(at_least_one, "");
+  add(app, "label-smoothing", c.label_smoothing,
+      "part of a label that a classifier's training loss gives to all classes alike");
   add(app, "seed", c.seed, "of initial weights, shuffling and dropout")->check(not_negative, "");
   add(app, "servers", c.servers, "processes that hold parameters, for ps-* and hybrid; default 1")
       ->check(at_least_one, "");

@@ -73,6 +73,8 @@ void validate(const TrainConfig& c) {
   require(std::isfinite(c.epsilon), "epsilon", "a number", c.epsilon);
   require(std::isfinite(c.weight_decay), "weight-decay", "a number", c.weight_decay);
   require_schedule(c);
+  require(c.label_smoothing >= 0 && c.label_smoothing < 1, "label-smoothing", "at least 0 and below 1",
+          c.label_smoothing);
   require(c.threads >= 0 && c.threads <= 1024, "threads", "between 0 (choose) and 1024", c.threads);
   require(c.timeout_s > 0 && c.timeout_s <= 86400, "timeout", "between 0 and 86400 seconds", c.timeout_s);
   require(c.checkpoint_every >= 0, "checkpoint-every", "at least 1", c.checkpoint_every);

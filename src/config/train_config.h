@@ -43,6 +43,7 @@ struct TrainConfig {
   double gamma = 0.1;                 // step
   double min_lr = 0;                  // cosine
   std::int64_t schedule_steps = 0;    // cosine; 0: the whole run
+  double label_smoothing = 0;
   std::uint64_t seed = 1;
 
   int servers = 0;  // 0: none, or what the strategy needs
@@ -79,10 +80,10 @@ struct TrainConfig {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     TrainConfig, model, classes, image_size, vocabulary, embedding, hidden, unroll, sampled, data, strategy,
     workers, steps, epochs, batch, global_batch, optimizer, lr, momentum, beta1, beta2, alpha, trust, epsilon,
-    weight_decay, scale_lr, warmup_steps, schedule, step_size, gamma, min_lr, schedule_steps, seed, servers,
-    colocate, server_role, backup_workers, staleness, damp_stale, local_aggregation, partitions, sync_every,
-    moving_rate, pace_ms, slow, device, transport, algorithm, memory_format, bucket_bytes, threads, timeout_s,
-    no_evaluate, trace, checkpoint_every, out, resume)
+    weight_decay, scale_lr, warmup_steps, schedule, step_size, gamma, min_lr, schedule_steps, label_smoothing,
+    seed, servers, colocate, server_role, backup_workers, staleness, damp_stale, local_aggregation,
+    partitions, sync_every, moving_rate, pace_ms, slow, device, transport, algorithm, memory_format,
+    bucket_bytes, threads, timeout_s, no_evaluate, trace, checkpoint_every, out, resume)
 
 // `slow` as numbers; factor 1 for everyone if it is empty. Throws ConfigError.
 struct Slow {

@@ -50,15 +50,15 @@ void check_same_run(const config::TrainConfig& now, const config::TrainConfig& t
                     const std::string& folder) {
   const nlohmann::json a = now;
   const nlohmann::json b = then;
-  for (const char* key : {"model",     "classes",      "image_size",     "vocabulary",     "embedding",
-                          "hidden",    "unroll",       "sampled",        "data",           "strategy",
-                          "workers",   "batch",        "global_batch",   "optimizer",      "lr",
-                          "momentum",  "beta1",        "beta2",          "alpha",          "trust",
-                          "epsilon",   "weight_decay", "scale_lr",       "warmup_steps",   "schedule",
-                          "step_size", "gamma",        "min_lr",         "schedule_steps", "seed",
-                          "servers",   "server_role",  "backup_workers", "staleness",      "damp_stale",
-                          "pace_ms",   "sync_every",   "moving_rate",    "partitions",     "bucket_bytes",
-                          "algorithm", "transport",    "memory_format",  "threads"}) {
+  for (const char* key :
+       {"model",        "classes",       "image_size",  "vocabulary",     "embedding",      "hidden",
+        "unroll",       "sampled",       "data",        "strategy",       "workers",        "batch",
+        "global_batch", "optimizer",     "lr",          "momentum",       "beta1",          "beta2",
+        "alpha",        "trust",         "epsilon",     "weight_decay",   "scale_lr",       "warmup_steps",
+        "schedule",     "step_size",     "gamma",       "min_lr",         "schedule_steps", "label_smoothing",
+        "seed",         "servers",       "server_role", "backup_workers", "staleness",      "damp_stale",
+        "pace_ms",      "sync_every",    "moving_rate", "partitions",     "bucket_bytes",   "algorithm",
+        "transport",    "memory_format", "threads"}) {
     if (a[key] != b[key]) {
       throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
                                     b[key].dump(), a[key].dump()));
@@ -236,6 +236,10 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   exchange::algorithm_of(strategy, c.algorithm);
   optimizer_settings(c);
   const auto& model = models::find_model(c.model);
+  if (c.label_smoothing > 0 && model.own.classes == 0) {
+    throw ConfigError(fmt::format("--label-smoothing {} is for models that tell classes apart; {} does not",
+                                  c.label_smoothing, model.name));
+  }
   resolve_servers(strategy, model, c);
   std::optional<data::DatasetInfo> info;  // none: made up
   if (c.data != kSynthetic) info = data::find_dataset(c.data);

@@ -145,5 +145,19 @@ TEST_F(RecipeTest, ResumedRunHasTheRatesOfTheUndisturbedOne) {
   expect_refused(c, "--min-lr");
 }
 
+TEST_F(RecipeTest, LabelsAreSmoothedForTrainingAlone) {
+  auto c = config("smooth");
+  c.steps = 1;
+  c.lr = 1e-12;  // so that both evaluations see the same parameters
+  c.no_evaluate = false;
+  const auto plain = run(c).summary;
+  c.label_smoothing = 0.2;
+  const auto smooth = run(c).summary;
+  EXPECT_EQ(smooth["test_loss"], plain["test_loss"]);
+  EXPECT_GT(std::abs(smooth["train_loss"].get<double>() - plain["train_loss"].get<double>()), 1e-4);
+  c.model = "wide-deep";
+  expect_refused(c, "--label-smoothing");
+}
+
 }  // namespace
 }  // namespace tutti::train

@@ -83,6 +83,9 @@ class Trainer {
     const std::lock_guard lock(drawing);
     torch::manual_seed(config_.seed);
     auto model = models::make_model(config_.model, options_of(config_));
+    if (config_.label_smoothing > 0) {
+      dynamic_cast<models::Classifier&>(*model).smooth_labels(config_.label_smoothing);
+    }
     const torch::NoGradGuard no_grad;
     for (auto& p : model->parameters()) {
       if (channels_last_ && p.dim() == 4) p.set_data(p.data().contiguous(torch::MemoryFormat::ChannelsLast));
