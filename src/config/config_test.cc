@@ -109,7 +109,10 @@ TEST(Config, NonsenseIsRefusedByName) {
                                                                   {"trust", "inf"},
                                                                   {"label-smoothing", "-0.1"},
                                                                   {"label-smoothing", "nan"},
-                                                                  {"label-smoothing", "1"}};
+                                                                  {"label-smoothing", "1"},
+                                                                  {"accumulate", "0"},
+                                                                  {"accumulate", "-2"},
+                                                                  {"batch", "4000000000000000000"}};
   for (const auto& [flag, value] : cases) {
     try {
       validate(Parsed({"--" + flag + "=" + value}).config);

@@ -61,7 +61,8 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add(app, "unroll", c.unroll, "words that a language model's sample predicts")->check(not_negative, "");
   add(app, "sampled", c.sampled, "words that stand for all others in a language model's training step")
       ->check(not_negative, "");
-  auto* batch = add(app, "batch", c.batch, "samples a worker and step");
+  auto* batch = add(app, "batch", c.batch, "samples that a worker computes at a time");
+  add(app, "accumulate", c.accumulate, "batches whose gradients make one step");
   add(app, "global-batch", c.global_batch, "samples a step of all workers together (instead of --batch)")
       ->check(at_least_one, "")
       ->excludes(batch);

@@ -15,6 +15,7 @@ namespace {
 // Far above any run, far below what overflows.
 constexpr std::int64_t kMostSteps = 1'000'000'000'000;
 constexpr std::int64_t kMostEpochs = 1'000'000;
+constexpr std::int64_t kMostSamples = 1'000'000'000;
 
 void require(bool holds, std::string_view flag, std::string_view rule, const auto& value) {
   if (!holds) throw ConfigError(fmt::format("--{} must be {}, not {}", flag, rule, value));
@@ -57,8 +58,12 @@ void validate(const TrainConfig& c) {
   require(c.workers <= 1024, "workers", "at most 1024", c.workers);
   require(c.batch >= 1, "batch", "at least 1", c.batch);
   require(c.global_batch >= 0, "global-batch", "at least 1", c.global_batch);
-  require(c.global_batch % c.workers == 0, "global-batch",
-          fmt::format("a multiple of the {} workers", c.workers), c.global_batch);
+  require(c.batch <= kMostSamples, "batch", fmt::format("at most {}", kMostSamples), c.batch);
+  require(c.accumulate >= 1 && c.accumulate <= kMostSamples, "accumulate",
+          fmt::format("between 1 and {}", kMostSamples), c.accumulate);
+  require(c.global_batch % (c.workers * c.accumulate) == 0, "global-batch",
+          fmt::format("a multiple of {} workers times {} micro batches", c.workers, c.accumulate),
+          c.global_batch);
   require(c.steps >= 0, "steps", "at least 1", c.steps);
   require(c.epochs >= 0, "epochs", "at least 1", c.epochs);
   require(c.steps == 0 || c.epochs == 0, "steps", "left out where --epochs is given", c.steps);

@@ -24,8 +24,9 @@ struct TrainConfig {
   int workers = 1;
   std::int64_t steps = 0;         // 0: by epochs
   std::int64_t epochs = 0;        // 0: by steps; neither: one epoch
-  std::int64_t batch = 128;       // a worker
-  std::int64_t global_batch = 0;  // of all workers; 0: batch x workers
+  std::int64_t batch = 128;       // a worker, at a time
+  std::int64_t accumulate = 1;    // so many make a step
+  std::int64_t global_batch = 0;  // of all workers; 0: batch x accumulate x workers
 
   std::string optimizer = "adam";
   double lr = 0.001;
@@ -79,11 +80,11 @@ struct TrainConfig {
 // A key that is missing keeps its default.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     TrainConfig, model, classes, image_size, vocabulary, embedding, hidden, unroll, sampled, data, strategy,
-    workers, steps, epochs, batch, global_batch, optimizer, lr, momentum, beta1, beta2, alpha, trust, epsilon,
-    weight_decay, scale_lr, warmup_steps, schedule, step_size, gamma, min_lr, schedule_steps, label_smoothing,
-    seed, servers, colocate, server_role, backup_workers, staleness, damp_stale, local_aggregation,
-    partitions, sync_every, moving_rate, pace_ms, slow, device, transport, algorithm, memory_format,
-    bucket_bytes, threads, timeout_s, no_evaluate, trace, checkpoint_every, out, resume)
+    workers, steps, epochs, batch, accumulate, global_batch, optimizer, lr, momentum, beta1, beta2, alpha,
+    trust, epsilon, weight_decay, scale_lr, warmup_steps, schedule, step_size, gamma, min_lr, schedule_steps,
+    label_smoothing, seed, servers, colocate, server_role, backup_workers, staleness, damp_stale,
+    local_aggregation, partitions, sync_every, moving_rate, pace_ms, slow, device, transport, algorithm,
+    memory_format, bucket_bytes, threads, timeout_s, no_evaluate, trace, checkpoint_every, out, resume)
 
 // `slow` as numbers; factor 1 for everyone if it is empty. Throws ConfigError.
 struct Slow {

@@ -15,7 +15,7 @@ optim::Decay decay_of(const std::string& name) {
 }
 
 optim::Schedule schedule_of(const config::TrainConfig& c, const RunPlan& plan) {
-  optim::Schedule s{.warm_up = {.base_lr = c.lr, .growth = c.workers, .scale_lr = c.scale_lr},
+  optim::Schedule s{.warm_up = {.base_lr = c.lr, .growth = c.workers * c.accumulate, .scale_lr = c.scale_lr},
                     .decay = decay_of(c.schedule),
                     .drop_every = std::max<std::int64_t>(1, c.step_size) * plan.steps_per_epoch,
                     .gamma = c.gamma,
@@ -36,7 +36,8 @@ optim::Schedule schedule_of(const config::TrainConfig& c, const RunPlan& plan) {
 
 RunPlan make_plan(const config::TrainConfig& c, std::size_t samples) {
   RunPlan plan;
-  plan.batch = c.global_batch > 0 ? c.global_batch / c.workers : c.batch;
+  plan.batch = c.global_batch > 0 ? c.global_batch / c.workers : c.batch * c.accumulate;
+  plan.micro_batch = plan.batch / c.accumulate;
   const auto n = static_cast<std::int64_t>(samples);
   if (plan.batch > n / c.workers) {
     throw ConfigError(

@@ -10,7 +10,8 @@
 namespace tutti::train {
 
 struct RunPlan {
-  std::int64_t batch = 0;  // a worker
+  std::int64_t batch = 0;        // a worker and step
+  std::int64_t micro_batch = 0;  // of that, what is computed at a time
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
   optim::Schedule schedule;

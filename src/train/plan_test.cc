@@ -23,6 +23,23 @@ TEST(RunPlan, EpochsStepsAndGlobalBatchAgree) {
   EXPECT_EQ(make_plan(c, 60'000).batch, 50);
 }
 
+TEST(RunPlan, MicroBatchesMakeTheBatchLarger) {
+  config::TrainConfig c;
+  c.workers = 2;
+  c.batch = 50;
+  c.accumulate = 3;
+  c.scale_lr = true;
+  c.warmup_steps = 0;
+  const auto plan = make_plan(c, 3000);
+  EXPECT_EQ(plan.batch, 150);
+  EXPECT_EQ(plan.micro_batch, 50);
+  EXPECT_EQ(plan.steps_per_epoch, 10);
+  EXPECT_DOUBLE_EQ(optim::rate(plan.schedule, 0), 6 * c.lr);
+  c.global_batch = 60;
+  EXPECT_EQ(make_plan(c, 3000).batch, 30);
+  EXPECT_EQ(make_plan(c, 3000).micro_batch, 10);
+}
+
 TEST(RunPlan, BatchLargerThanTheDataIsRefused) {
   config::TrainConfig c;
   c.batch = 101;

@@ -159,5 +159,51 @@ TEST_F(RecipeTest, LabelsAreSmoothedForTrainingAlone) {
   expect_refused(c, "--label-smoothing");
 }
 
+TEST_F(RecipeTest, MicroBatchesMakeTheStepsOfOneLargeBatch) {
+  run(config("whole"));
+  for (const auto& [strategy, workers] : std::vector<std::pair<std::string, int>>{
+           {"local", 1}, {"allreduce", 2}, {"ps-sync", 2}, {"ps-sync", 1}, {"reduce-broadcast", 3}}) {
+    auto c = config("parts", strategy, workers);
+    c.accumulate = 4;
+    const auto s = run(c).summary;
+    EXPECT_LT(distance("whole", "parts"), 1e-5) << strategy;
+    EXPECT_EQ(s["batch_per_worker"], 48 / workers);
+    EXPECT_EQ(s["steps"], 6);
+  }
+}
+
+TEST_F(RecipeTest, MicroBatchesOfAShortLastBatchCountByTheirSamples) {
+  auto c = config("whole");
+  c.global_batch = 3000;  // a remainder that no number of micro batches divides
+  c.steps = 0;
+  c.epochs = 1;
+  const auto whole = run(c).summary;
+  c = config("parts", "allreduce", 2);
+  c.global_batch = 3000;
+  c.accumulate = 5;
+  c.steps = 0;
+  c.epochs = 1;
+  const auto parts = run(c).summary;
+  EXPECT_EQ(parts["steps"], whole["steps"]);
+  EXPECT_LT(distance("whole", "parts"), 1e-5);
+  EXPECT_NEAR(parts["train_loss"].get<double>(), whole["train_loss"].get<double>(), 1e-4);
+}
+
+TEST_F(RecipeTest, MicroBatchesAddUpTheRowsOfTables) {
+  for (const char* strategy : {"hybrid", "ps-sync"}) {
+    auto c = config("whole", "allreduce", 2);
+    c.model = "wide-deep";
+    c.optimizer = "sgd";
+    c.lr = 0.5;
+    c.steps = 3;
+    run(c);
+    c.out = (folder_.path() / "parts").string();
+    c.strategy = strategy;
+    c.accumulate = 3;
+    run(c);
+    EXPECT_LT(distance("whole", "parts"), 1e-5) << strategy;
+  }
+}
+
 }  // namespace
 }  // namespace tutti::train

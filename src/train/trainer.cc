@@ -114,9 +114,11 @@ class Trainer {
                      config_.seed);
     }
     replica_->buckets.on_gradient([this](grad::ParamId id) {
+      if (accumulating_) return;
       pacer_ && pacer_->rehearsing() ? pacer_->note(id) : exchange().on_gradient(id);
     });
     replica_->tables.on_gradient([this](std::size_t table) {
+      if (accumulating_) return;
       pacer_ && pacer_->rehearsing() ? pacer_->note_table(table) : rows()->on_gradient(table);
     });
   }
@@ -303,15 +305,30 @@ class Trainer {
     }
   }
 
+  // One micro batch after the other. Their gradients add up where they lie; they are final in the last one.
   double forward_and_backward(const data::Batch& batch) {
+    const models::Batch whole = as_batch(batch);
+    const auto count = static_cast<std::int64_t>(batch.count);
+    double loss = 0;
+    for (std::int64_t first = 0; first < count; first += plan_.micro_batch) {
+      const std::int64_t n = std::min(plan_.micro_batch, count - first);
+      models::Batch part;
+      for (const auto& field : whole) part.push_back(field.narrow(0, first, n));
+      accumulating_ = first + n < count;
+      loss += forward_and_backward(part, batch) * static_cast<double>(n) / static_cast<double>(count);
+    }
+    return loss;
+  }
+
+  double forward_and_backward(const models::Batch& part, const data::Batch& batch) {
     const auto begin = Clock::now();
-    torch::Tensor loss = model_->loss(as_batch(batch));
+    torch::Tensor loss = model_->loss(part);
     const auto forward_done = Clock::now();
     trace_.add(Lane::compute, "forward", begin, forward_done);
     // The mean of the ranks' gradients shall be the gradient of the mean over all samples, also where the
     // last batch of an epoch is not shared evenly.
     const double weight =
-        static_cast<double>(batch.count) * all_.world() / static_cast<double>(batch.global_count);
+        static_cast<double>(part.front().size(0)) * all_.world() / static_cast<double>(batch.global_count);
     (weight == 1.0 ? loss : loss * weight).backward();
     trace_.add(Lane::compute, "backward", forward_done, Clock::now());
     const auto value = loss.item<double>();
@@ -511,6 +528,7 @@ class Trainer {
   double slowdown_ = 1;
   std::optional<Pacer> pacer_;
   std::chrono::duration<double> last_compute_{};
+  bool accumulating_ = false;  // more micro batches of the step follow
   std::int64_t samples_ = 0;
   StepSeries series_;
   std::optional<Evaluation> evaluation_;
