@@ -112,7 +112,10 @@ TEST(Config, NonsenseIsRefusedByName) {
                                                                   {"label-smoothing", "1"},
                                                                   {"accumulate", "0"},
                                                                   {"accumulate", "-2"},
-                                                                  {"batch", "4000000000000000000"}};
+                                                                  {"batch", "4000000000000000000"},
+                                                                  {"clip-norm", "-1"},
+                                                                  {"clip-norm", "nan"},
+                                                                  {"clip-norm", "inf"}};
   for (const auto& [flag, value] : cases) {
     try {
       validate(Parsed({"--" + flag + "=" + value}).config);

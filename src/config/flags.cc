@@ -92,6 +92,8 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
       ->check(at_least_one, "");
   add(app, "label-smoothing", c.label_smoothing,
       "part of a label that a classifier's training loss gives to all classes alike");
+  add(app, "clip-norm", c.clip_norm,
+      "how long the gradient of all parameters together may be; 0: as long as it is");
   add(app, "seed", c.seed, "of initial weights, shuffling and dropout")->check(not_negative, "");
   add(app, "servers", c.servers, "processes that hold parameters, for ps-* and hybrid; default 1")
       ->check(at_least_one, "");
@@ -99,7 +101,7 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
              "a server in each worker's process instead of processes of their own");
   add(app, "server-role", c.server_role,
       "of ps-sync: update the parameters | sum gradients, workers update | auto: "
-      "update, unless the optimizer looks at whole layers");
+      "update, unless lars, lamb or --clip-norm need more than a server has");
   add(app, "backup-workers", c.backup_workers,
       "of ps-sync: a step does not wait for the last so many workers");
   add(app, "staleness", c.staleness, "of ps-ssp: steps that a worker may be ahead of the slowest");

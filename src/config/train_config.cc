@@ -80,6 +80,8 @@ void validate(const TrainConfig& c) {
   require_schedule(c);
   require(c.label_smoothing >= 0 && c.label_smoothing < 1, "label-smoothing", "at least 0 and below 1",
           c.label_smoothing);
+  require(std::isfinite(c.clip_norm) && c.clip_norm >= 0, "clip-norm", "a finite number, 0 or more",
+          c.clip_norm);
   require(c.threads >= 0 && c.threads <= 1024, "threads", "between 0 (choose) and 1024", c.threads);
   require(c.timeout_s > 0 && c.timeout_s <= 86400, "timeout", "between 0 and 86400 seconds", c.timeout_s);
   require(c.checkpoint_every >= 0, "checkpoint-every", "at least 1", c.checkpoint_every);

@@ -45,6 +45,7 @@ struct TrainConfig {
   double min_lr = 0;                  // cosine
   std::int64_t schedule_steps = 0;    // cosine; 0: the whole run
   double label_smoothing = 0;
+  double clip_norm = 0;  // 0: no clipping
   std::uint64_t seed = 1;
 
   int servers = 0;  // 0: none, or what the strategy needs
@@ -82,7 +83,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     TrainConfig, model, classes, image_size, vocabulary, embedding, hidden, unroll, sampled, data, strategy,
     workers, steps, epochs, batch, accumulate, global_batch, optimizer, lr, momentum, beta1, beta2, alpha,
     trust, epsilon, weight_decay, scale_lr, warmup_steps, schedule, step_size, gamma, min_lr, schedule_steps,
-    label_smoothing, seed, servers, colocate, server_role, backup_workers, staleness, damp_stale,
+    label_smoothing, clip_norm, seed, servers, colocate, server_role, backup_workers, staleness, damp_stale,
     local_aggregation, partitions, sync_every, moving_rate, pace_ms, slow, device, transport, algorithm,
     memory_format, bucket_bytes, threads, timeout_s, no_evaluate, trace, checkpoint_every, out, resume)
 

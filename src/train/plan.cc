@@ -83,7 +83,8 @@ exchange::Tuning tuning_of(const config::TrainConfig& c) {
                      .partitions = config::parse_partitions(c),
                      .local_aggregation = c.local_aggregation,
                      .sync_every = c.sync_every,
-                     .moving_rate = c.moving_rate > 0 ? c.moving_rate : 0.9 / c.workers};
+                     .moving_rate = c.moving_rate > 0 ? c.moving_rate : 0.9 / c.workers,
+                     .clip_norm = c.clip_norm};
   t.servers = {.workers = pushers,
                .first_server = c.workers,
                .servers = c.servers,

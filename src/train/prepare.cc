@@ -50,16 +50,15 @@ void check_same_run(const config::TrainConfig& now, const config::TrainConfig& t
                     const std::string& folder) {
   const nlohmann::json a = now;
   const nlohmann::json b = then;
-  for (const char* key : {"model",      "classes",      "image_size",   "vocabulary",     "embedding",
-                          "hidden",     "unroll",       "sampled",      "data",           "strategy",
-                          "workers",    "batch",        "global_batch", "optimizer",      "lr",
-                          "momentum",   "beta1",        "beta2",        "alpha",          "trust",
-                          "epsilon",    "weight_decay", "scale_lr",     "warmup_steps",   "schedule",
-                          "step_size",  "gamma",        "min_lr",       "schedule_steps", "label_smoothing",
-                          "accumulate", "seed",         "servers",      "server_role",    "backup_workers",
-                          "staleness",  "damp_stale",   "pace_ms",      "sync_every",     "moving_rate",
-                          "partitions", "bucket_bytes", "algorithm",    "transport",      "memory_format",
-                          "threads"}) {
+  for (const char* key :
+       {"model",        "classes",    "image_size", "vocabulary",    "embedding",      "hidden",
+        "unroll",       "sampled",    "data",       "strategy",      "workers",        "batch",
+        "global_batch", "optimizer",  "lr",         "momentum",      "beta1",          "beta2",
+        "alpha",        "trust",      "epsilon",    "weight_decay",  "scale_lr",       "warmup_steps",
+        "schedule",     "step_size",  "gamma",      "min_lr",        "schedule_steps", "label_smoothing",
+        "accumulate",   "clip_norm",  "seed",       "servers",       "server_role",    "backup_workers",
+        "staleness",    "damp_stale", "pace_ms",    "sync_every",    "moving_rate",    "partitions",
+        "bucket_bytes", "algorithm",  "transport",  "memory_format", "threads"}) {
     if (a[key] != b[key]) {
       throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
                                     b[key].dump(), a[key].dump()));
@@ -172,10 +171,12 @@ void resolve_server_role(const exchange::Strategy& strategy, config::TrainConfig
   std::string whole;
   if (optim::needs_layers(optim::parse_kind(c.optimizer))) {
     whole = fmt::format("--optimizer {} looks at whole layers", c.optimizer);
+  } else if (sync && c.clip_norm > 0) {
+    whole = fmt::format("--clip-norm {} takes the norm of the whole gradient", c.clip_norm);
   }
   if (c.server_role == "auto") c.server_role = sync && !whole.empty() ? "sum" : "update";
   if (pieces && !whole.empty() && c.server_role == "update") {
-    throw ConfigError(fmt::format("--strategy {}: {}, and servers that update hold pieces of them; use {}",
+    throw ConfigError(fmt::format("--strategy {}: {}, and servers that update hold pieces; use {}",
                                   c.strategy, whole,
                                   sync ? "--server-role sum" : "ps-sync, hybrid or allreduce"));
   }

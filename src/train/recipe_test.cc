@@ -205,5 +205,103 @@ TEST_F(RecipeTest, MicroBatchesAddUpTheRowsOfTables) {
   }
 }
 
+TEST_F(RecipeTest, EverySynchronousStrategyClipsTheMeanGradientAlike) {
+  constexpr double kClip = 0.05;
+  auto c = config("alone");
+  c.clip_norm = kClip;
+  const auto alone = run(c).events.of<observe::StepDone>();
+  ASSERT_EQ(alone.size(), 6U);
+  for (const auto& step : alone) EXPECT_GT(step.gradient_norm, kClip);
+
+  struct Way {
+    std::string strategy;
+    bool aggregated = false;
+    std::int64_t accumulate = 1;
+  };
+  for (const Way& way :
+       {Way{"ring"}, Way{"allreduce"}, Way{"reduce-broadcast"}, Way{"ps-sync"}, Way{"ps-sync", true},
+        Way{"hybrid"}, Way{"allreduce", false, 4}, Way{"ps-sync", false, 4}}) {
+    c = config("together", way.strategy, 2);
+    c.clip_norm = kClip;
+    c.local_aggregation = way.aggregated;
+    c.accumulate = way.accumulate;
+    const auto together = run(c).events.of<observe::StepDone>();
+    ASSERT_EQ(together.size(), alone.size());
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_NEAR(together[i].gradient_norm, alone[i].gradient_norm, 1e-5) << way.strategy << " step " << i;
+    }
+    EXPECT_LT(distance("alone", "together"), 1e-5) << way.strategy;
+  }
+  c = config("free");
+  run(c);
+  EXPECT_GT(distance("alone", "free"), 1e-3) << "clipping made no difference";
+}
+
+TEST_F(RecipeTest, ClippedGradientIsAsLongAsItMayBe) {
+  auto c = config("step");
+  c.optimizer = "sgd";
+  c.lr = 1;
+  c.clip_norm = 0.01;
+  c.steps = 1;
+  run(c);
+  c.steps = 2;
+  c.out = (folder_.path() / "next").string();
+  run(c);
+  EXPECT_LE(distance("step", "next"), 0.01);
+  EXPECT_GT(distance("step", "next"), 0);
+}
+
+TEST_F(RecipeTest, TablesCountInTheNormAndTravelWholeThen) {
+  auto c = config("alone", "allreduce", 2);
+  c.model = "wide-deep";
+  c.optimizer = "sgd";
+  c.lr = 0.5;
+  c.clip_norm = 0.01;
+  c.steps = 2;
+  run(c);
+  for (const char* strategy : {"hybrid", "ps-sync"}) {
+    c.strategy = strategy;
+    c.out = (folder_.path() / "together").string();
+    const auto notes = run(c).events.of<observe::Note>();
+    ASSERT_EQ(notes.size(), 1U);
+    EXPECT_EQ(notes[0].text,
+              "embedding tables travel whole: --clip-norm takes the norm of all gradients together");
+    EXPECT_LT(distance("alone", "together"), 1e-6) << strategy;
+  }
+}
+
+TEST_F(RecipeTest, WorkersThatGoTheirOwnWayClipTheirOwnGradient) {
+  for (const char* strategy : {"ps-async", "ps-ssp", "hogwild", "local-sgd", "easgd"}) {
+    auto c = config("apart", strategy, 2);
+    c.clip_norm = 0.05;
+    const auto r = run(c);
+    for (const auto& step : r.events.of<observe::StepDone>()) EXPECT_GT(step.gradient_norm, 0) << strategy;
+    for (const auto& replica : r.summary["replicas_sha256"]) {
+      EXPECT_EQ(replica, r.summary["parameters_sha256"]) << strategy;
+    }
+  }
+}
+
+// With one worker an asynchronous server makes the steps of one process alone.
+TEST_F(RecipeTest, OneAsynchronousWorkerClipsLikeOneProcess) {
+  auto c = config("alone");
+  c.clip_norm = 0.05;
+  run(c);
+  c.strategy = "ps-async";
+  c.out = (folder_.path() / "served").string();
+  run(c);
+  EXPECT_LT(distance("alone", "served"), 1e-6);
+}
+
+TEST_F(RecipeTest, ServersThatUpdateCannotClip) {
+  auto c = config("refused", "ps-sync", 2);
+  c.clip_norm = 1;
+  c.server_role = "update";
+  expect_refused(c, "--server-role sum");
+  c.server_role = "auto";
+  c.backup_workers = 1;
+  expect_refused(c, "--backup-workers");
+}
+
 }  // namespace
 }  // namespace tutti::train

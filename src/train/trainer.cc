@@ -282,6 +282,7 @@ class Trainer {
                            .samples = static_cast<std::int64_t>(batch.global_count),
                            .loss = loss.value_or(0),
                            .lr = lr,
+                           .gradient_norm = replica_->updater.gradient_norm(),
                            .step_ms = series_.step.back(),
                            .compute_ms = series_.compute.back(),
                            .exchange_ms = series_.exchange.back(),
