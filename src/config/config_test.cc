@@ -115,7 +115,8 @@ TEST(Config, NonsenseIsRefusedByName) {
                                                                   {"batch", "4000000000000000000"},
                                                                   {"clip-norm", "-1"},
                                                                   {"clip-norm", "nan"},
-                                                                  {"clip-norm", "inf"}};
+                                                                  {"clip-norm", "inf"},
+                                                                  {"precision", "fp8"}};
   for (const auto& [flag, value] : cases) {
     try {
       validate(Parsed({"--" + flag + "=" + value}).config);

@@ -116,6 +116,9 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add(app, "pace", c.pace_ms, "milliseconds to wait instead of computing, to measure exchanges alone");
   add(app, "slow", c.slow, "RANK:FACTOR makes one worker so many times slower");
   add(app, "device", c.device, "cpu");
+  add(app, "precision", c.precision,
+      "of the forward pass in training: fp32 | bf16 (products and convolutions; parameters and gradients "
+      "stay fp32)");
   add(app, "transport", c.transport, "auto | shm | tcp");
   add(app, "algorithm", c.algorithm, "of allreduce: auto | ring | direct | halving-doubling | tree");
   add(app, "memory-format", c.memory_format, "auto | contiguous | channels-last");

@@ -98,6 +98,7 @@ void validate(const TrainConfig& c) {
   parse_slow(c);
   parse_partitions(c);
   require(c.device == "cpu", "device", "cpu (this build trains on nothing else)", c.device);
+  require(c.precision == "fp32" || c.precision == "bf16", "precision", "fp32 or bf16", c.precision);
   require(c.memory_format == "auto" || c.memory_format == "contiguous" || c.memory_format == "channels-last",
           "memory-format", "auto, contiguous or channels-last", c.memory_format);
   require(c.transport == "auto" || c.transport == "shm" || c.transport == "tcp", "transport",

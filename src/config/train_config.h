@@ -63,6 +63,7 @@ struct TrainConfig {
   std::string slow;    // RANK:FACTOR
 
   std::string device = "cpu";
+  std::string precision = "fp32";  // fp32 | bf16
   std::string transport = "auto";
   std::string algorithm = "auto";
   std::string memory_format = "auto";  // auto | contiguous | channels-last
@@ -84,8 +85,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     workers, steps, epochs, batch, accumulate, global_batch, optimizer, lr, momentum, beta1, beta2, alpha,
     trust, epsilon, weight_decay, scale_lr, warmup_steps, schedule, step_size, gamma, min_lr, schedule_steps,
     label_smoothing, clip_norm, seed, servers, colocate, server_role, backup_workers, staleness, damp_stale,
-    local_aggregation, partitions, sync_every, moving_rate, pace_ms, slow, device, transport, algorithm,
-    memory_format, bucket_bytes, threads, timeout_s, no_evaluate, trace, checkpoint_every, out, resume)
+    local_aggregation, partitions, sync_every, moving_rate, pace_ms, slow, device, precision, transport,
+    algorithm, memory_format, bucket_bytes, threads, timeout_s, no_evaluate, trace, checkpoint_every, out,
+    resume)
 
 // `slow` as numbers; factor 1 for everyone if it is empty. Throws ConfigError.
 struct Slow {

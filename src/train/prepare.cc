@@ -51,14 +51,14 @@ void check_same_run(const config::TrainConfig& now, const config::TrainConfig& t
   const nlohmann::json a = now;
   const nlohmann::json b = then;
   for (const char* key :
-       {"model",        "classes",    "image_size", "vocabulary",    "embedding",      "hidden",
-        "unroll",       "sampled",    "data",       "strategy",      "workers",        "batch",
-        "global_batch", "optimizer",  "lr",         "momentum",      "beta1",          "beta2",
-        "alpha",        "trust",      "epsilon",    "weight_decay",  "scale_lr",       "warmup_steps",
-        "schedule",     "step_size",  "gamma",      "min_lr",        "schedule_steps", "label_smoothing",
-        "accumulate",   "clip_norm",  "seed",       "servers",       "server_role",    "backup_workers",
-        "staleness",    "damp_stale", "pace_ms",    "sync_every",    "moving_rate",    "partitions",
-        "bucket_bytes", "algorithm",  "transport",  "memory_format", "threads"}) {
+       {"model",          "classes",      "image_size", "vocabulary",   "embedding",      "hidden",
+        "unroll",         "sampled",      "data",       "strategy",     "workers",        "batch",
+        "global_batch",   "optimizer",    "lr",         "momentum",     "beta1",          "beta2",
+        "alpha",          "trust",        "epsilon",    "weight_decay", "scale_lr",       "warmup_steps",
+        "schedule",       "step_size",    "gamma",      "min_lr",       "schedule_steps", "label_smoothing",
+        "accumulate",     "clip_norm",    "precision",  "seed",         "servers",        "server_role",
+        "backup_workers", "staleness",    "damp_stale", "pace_ms",      "sync_every",     "moving_rate",
+        "partitions",     "bucket_bytes", "algorithm",  "transport",    "memory_format",  "threads"}) {
     if (a[key] != b[key]) {
       throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
                                     b[key].dump(), a[key].dump()));

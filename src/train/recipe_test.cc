@@ -1,5 +1,6 @@
 // How a run is trained, whatever its strategy: optimizers, rates, accumulation, clipping, precision.
 #include <gtest/gtest.h>
+#include <torch/version.h>
 
 #include <cstring>
 
@@ -302,6 +303,47 @@ TEST_F(RecipeTest, ServersThatUpdateCannotClip) {
   c.backup_workers = 1;
   expect_refused(c, "--backup-workers");
 }
+
+TEST_F(RecipeTest, LossFallsInBfloat16AndParametersStayFloat32) {
+  for (const char* model : {"mnist-cnn", "sdss-dnn", "rnn-mnist", "wide-deep"}) {
+    auto c = config("run", "allreduce", 2);
+    c.model = model;
+    c.optimizer = "adam";
+    c.lr = 0.002;
+    c.steps = 20;
+    const auto mean = [](const Finished& r, std::size_t first) {
+      const auto steps = r.events.of<observe::StepDone>();
+      double sum = 0;
+      for (std::size_t i = 0; i < 5; ++i) sum += steps[first + i].loss / 5;
+      return sum;
+    };
+    c.precision = "bf16";
+    const auto half = run(c);
+    EXPECT_LT(mean(half, 15), mean(half, 0)) << model;
+    for (const auto& tensor : checkpoint::open_any(c.out).model.tensors()) {
+      EXPECT_NE(tensor.dtype, DType::bf16) << model << " " << tensor.name;
+    }
+    c.precision = "fp32";
+    const auto full = run(c);
+    EXPECT_NE(half.summary["parameters_sha256"], full.summary["parameters_sha256"]) << model;
+    EXPECT_NEAR(mean(half, 0), mean(full, 0), 0.05) << model;
+  }
+}
+
+#if TORCH_VERSION_MAJOR == 1
+TEST_F(RecipeTest, ModelThatLibtorchCannotComputeInBfloat16IsNamed) {
+  auto c = config("run");
+  c.model = "mobilenetv2-cifar";
+  c.precision = "bf16";
+  try {
+    run(c);
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("mobilenetv2-cifar"), std::string::npos) << e.what();
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace tutti::train

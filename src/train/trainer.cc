@@ -18,6 +18,7 @@
 #include "train/pace.h"
 #include "train/partitions.h"
 #include "train/plan.h"
+#include "train/precision.h"
 #include "train/replica.h"
 
 namespace tutti::train {
@@ -316,14 +317,23 @@ class Trainer {
       models::Batch part;
       for (const auto& field : whole) part.push_back(field.narrow(0, first, n));
       accumulating_ = first + n < count;
-      loss += forward_and_backward(part, batch) * static_cast<double>(n) / static_cast<double>(count);
+      try {
+        loss += forward_and_backward(part, batch) * static_cast<double>(n) / static_cast<double>(count);
+      } catch (const c10::Error& e) {
+        refuse_without_kernel(e, config_.model);
+        throw;
+      }
     }
     return loss;
   }
 
   double forward_and_backward(const models::Batch& part, const data::Batch& batch) {
     const auto begin = Clock::now();
-    torch::Tensor loss = model_->loss(part);
+    torch::Tensor loss;
+    {
+      const Autocast autocast(config_.precision == "bf16");
+      loss = model_->loss(part);
+    }
     const auto forward_done = Clock::now();
     trace_.add(Lane::compute, "forward", begin, forward_done);
     // The mean of the ranks' gradients shall be the gradient of the mean over all samples, also where the
