@@ -36,6 +36,39 @@ void add_switch(CLI::App& app, const std::string& flag, bool& field, const std::
   app.add_flag("--" + flag, field, help)->envname(variable_of(flag));
 }
 
+// What becomes of gradients, whoever exchanges them.
+void add_recipe_flags(CLI::App& app, TrainConfig& c) {
+  add(app, "optimizer", c.optimizer,
+      "sgd | momentum | nesterov | adam | adamw | adagrad | rmsprop | lars | lamb");
+  add(app, "lr", c.lr, "learning rate");
+  add(app, "momentum", c.momentum, "of momentum, nesterov, lars and rmsprop; default 0.9, for rmsprop 0")
+      ->check(not_negative, "");
+  add(app, "beta1", c.beta1, "of adam, adamw and lamb");
+  add(app, "beta2", c.beta2, "of adam, adamw and lamb");
+  add(app, "alpha", c.alpha, "of rmsprop: how slowly its average of squares moves");
+  add(app, "trust", c.trust, "of lars: what a step may change of a layer, as a part of its norm");
+  add(app, "epsilon", c.epsilon,
+      "below 0: the optimizer's default (1e-10 for adagrad, 1e-6 for lamb, else 1e-8)");
+  add(app, "weight-decay", c.weight_decay,
+      "below 0: the optimizer's default (0.01 for adamw and lamb, else 0)");
+  add_switch(app, "scale-lr", c.scale_lr,
+             "multiply the learning rate by workers and --accumulate, after a warm-up");
+  add(app, "warmup-steps", c.warmup_steps, "of --scale-lr; below 0: one epoch, at most a fifth of the run");
+  add(app, "schedule", c.schedule,
+      "of the learning rate, after the warm-up: constant | step (times --gamma every --step-size epochs) | "
+      "cosine (falls to --min-lr)");
+  add(app, "step-size", c.step_size, "epochs between drops, of --schedule step")->check(at_least_one, "");
+  add(app, "gamma", c.gamma, "what a drop leaves of the learning rate, of --schedule step");
+  add(app, "min-lr", c.min_lr, "where --schedule cosine ends");
+  add(app, "schedule-steps", c.schedule_steps,
+      "steps until --schedule cosine has ended; default: the whole run")
+      ->check(at_least_one, "");
+  add(app, "label-smoothing", c.label_smoothing,
+      "part of a label that a classifier's training loss gives to all classes alike");
+  add(app, "clip-norm", c.clip_norm,
+      "how long the gradient of all parameters together may be; 0: as long as it is");
+}
+
 }  // namespace
 
 void add_train_flags(CLI::App& command, TrainConfig& config) {
@@ -66,34 +99,7 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add(app, "global-batch", c.global_batch, "samples a step of all workers together (instead of --batch)")
       ->check(at_least_one, "")
       ->excludes(batch);
-  add(app, "optimizer", c.optimizer,
-      "sgd | momentum | nesterov | adam | adamw | adagrad | rmsprop | lars | lamb");
-  add(app, "lr", c.lr, "learning rate");
-  add(app, "momentum", c.momentum, "of momentum, nesterov, lars and rmsprop; default 0.9, for rmsprop 0")
-      ->check(not_negative, "");
-  add(app, "beta1", c.beta1, "of adam, adamw and lamb");
-  add(app, "beta2", c.beta2, "of adam, adamw and lamb");
-  add(app, "alpha", c.alpha, "of rmsprop: how slowly its average of squares moves");
-  add(app, "trust", c.trust, "of lars: what a step may change of a layer, as a part of its norm");
-  add(app, "epsilon", c.epsilon,
-      "below 0: the optimizer's default (1e-10 for adagrad, 1e-6 for lamb, else 1e-8)");
-  add(app, "weight-decay", c.weight_decay,
-      "below 0: the optimizer's default (0.01 for adamw and lamb, else 0)");
-  add_switch(app, "scale-lr", c.scale_lr, "multiply the learning rate by the workers, after a warm-up");
-  add(app, "warmup-steps", c.warmup_steps, "of --scale-lr; below 0: one epoch, at most a fifth of the run");
-  add(app, "schedule", c.schedule,
-      "of the learning rate, after the warm-up: constant | step (times --gamma every --step-size epochs) | "
-      "cosine (falls to --min-lr)");
-  add(app, "step-size", c.step_size, "epochs between drops, of --schedule step")->check(at_least_one, "");
-  add(app, "gamma", c.gamma, "what a drop leaves of the learning rate, of --schedule step");
-  add(app, "min-lr", c.min_lr, "where --schedule cosine ends");
-  add(app, "schedule-steps", c.schedule_steps,
-      "steps until --schedule cosine has ended; default: the whole run")
-      ->check(at_least_one, "");
-  add(app, "label-smoothing", c.label_smoothing,
-      "part of a label that a classifier's training loss gives to all classes alike");
-  add(app, "clip-norm", c.clip_norm,
-      "how long the gradient of all parameters together may be; 0: as long as it is");
+  add_recipe_flags(app, c);
   add(app, "seed", c.seed, "of initial weights, shuffling and dropout")->check(not_negative, "");
   add(app, "servers", c.servers, "processes that hold parameters, for ps-* and hybrid; default 1")
       ->check(at_least_one, "");

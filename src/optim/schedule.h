@@ -46,8 +46,10 @@ inline double rate(const Schedule& s, std::int64_t step) {
   switch (s.decay) {
     case Decay::constant:
       return lr;
-    case Decay::step:
-      return lr * std::pow(s.gamma, static_cast<double>(step / s.drop_every));
+    case Decay::step: {
+      const std::int64_t drops = step / s.drop_every;
+      return lr * std::pow(s.gamma, static_cast<double>(drops));
+    }
     case Decay::cosine: {
       const std::int64_t begin = s.warm_up.scale_lr ? s.warm_up.steps : 0;
       if (step >= s.end) return s.min_lr;
