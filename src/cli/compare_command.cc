@@ -29,7 +29,7 @@ config::TrainConfig config_of(const lab::Cell& cell, const config::TrainConfig& 
   if (!exchange::find_strategy(c.strategy).servers) {
     c.servers = 0;
     c.colocate = c.local_aggregation = false;
-    c.server_role = "update";
+    c.server_role = "auto";
     c.backup_workers = 0;
   }
   return c;

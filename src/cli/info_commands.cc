@@ -11,6 +11,7 @@
 #include "data/catalogue.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
+#include "train/precision.h"
 
 namespace tutti::cli {
 namespace {
@@ -35,6 +36,7 @@ int doctor() {
   line("libtorch",
        fmt::format("{}, oneDNN {}, CUDA {}", TORCH_VERSION, at::globalContext().hasMKLDNN() ? "yes" : "no",
                    torch::cuda::is_available() ? "yes (not used yet)" : "no"));
+  line("precision", fmt::format("fp32; {}", train::describe_bf16()));
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   line("machine", fmt::format("{} cores for this process, {} of memory", allowed_cores().size(),
                               human_bytes(pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)))));

@@ -89,10 +89,34 @@ TEST(Config, NonsenseIsRefusedByName) {
                                                                   {"global-batch", "0"},
                                                                   {"seed", "-1"},
                                                                   {"momentum", "nan"},
+                                                                  {"momentum", "-0.5"},
                                                                   {"weight-decay", "nan"},
                                                                   {"epochs", "300000000000000000"},
                                                                   {"device", "tpu"},
-                                                                  {"transport", "pigeon"}};
+                                                                  {"transport", "pigeon"},
+                                                                  {"schedule", "linear"},
+                                                                  {"step-size", "3"},
+                                                                  {"step-size", "0"},
+                                                                  {"gamma", "nan"},
+                                                                  {"gamma", "0"},
+                                                                  {"min-lr", "-1"},
+                                                                  {"min-lr", "nan"},
+                                                                  {"min-lr", "0.0001"},
+                                                                  {"schedule-steps", "0"},
+                                                                  {"schedule-steps", "9"},
+                                                                  {"server-role", "judge"},
+                                                                  {"alpha", "nan"},
+                                                                  {"trust", "inf"},
+                                                                  {"label-smoothing", "-0.1"},
+                                                                  {"label-smoothing", "nan"},
+                                                                  {"label-smoothing", "1"},
+                                                                  {"accumulate", "0"},
+                                                                  {"accumulate", "-2"},
+                                                                  {"batch", "4000000000000000000"},
+                                                                  {"clip-norm", "-1"},
+                                                                  {"clip-norm", "nan"},
+                                                                  {"clip-norm", "inf"},
+                                                                  {"precision", "fp8"}};
   for (const auto& [flag, value] : cases) {
     try {
       validate(Parsed({"--" + flag + "=" + value}).config);
@@ -101,6 +125,13 @@ TEST(Config, NonsenseIsRefusedByName) {
       EXPECT_NE(std::string(e.what()).find("--" + flag), std::string::npos) << e.what();
     }
   }
+}
+
+TEST(Config, NumbersOfAScheduleNeedTheirSchedule) {
+  EXPECT_THROW(validate(Parsed({"--schedule=step"}).config), ConfigError);
+  EXPECT_NO_THROW(validate(Parsed({"--schedule=step", "--step-size=3"}).config));
+  EXPECT_NO_THROW(validate(Parsed({"--schedule=cosine", "--min-lr=0.0001"}).config));
+  EXPECT_THROW(validate(Parsed({"--schedule=cosine", "--min-lr=0.1"}).config), ConfigError);
 }
 
 TEST(Config, FolderOfTheDataIsNotTakenForItsName) {

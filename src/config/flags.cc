@@ -36,6 +36,39 @@ void add_switch(CLI::App& app, const std::string& flag, bool& field, const std::
   app.add_flag("--" + flag, field, help)->envname(variable_of(flag));
 }
 
+// What becomes of gradients, whoever exchanges them.
+void add_recipe_flags(CLI::App& app, TrainConfig& c) {
+  add(app, "optimizer", c.optimizer,
+      "sgd | momentum | nesterov | adam | adamw | adagrad | rmsprop | lars | lamb");
+  add(app, "lr", c.lr, "learning rate");
+  add(app, "momentum", c.momentum, "of momentum, nesterov, lars and rmsprop; default 0.9, for rmsprop 0")
+      ->check(not_negative, "");
+  add(app, "beta1", c.beta1, "of adam, adamw and lamb");
+  add(app, "beta2", c.beta2, "of adam, adamw and lamb");
+  add(app, "alpha", c.alpha, "of rmsprop: how slowly its average of squares moves");
+  add(app, "trust", c.trust, "of lars: what a step may change of a layer, as a part of its norm");
+  add(app, "epsilon", c.epsilon,
+      "below 0: the optimizer's default (1e-10 for adagrad, 1e-6 for lamb, else 1e-8)");
+  add(app, "weight-decay", c.weight_decay,
+      "below 0: the optimizer's default (0.01 for adamw and lamb, else 0)");
+  add_switch(app, "scale-lr", c.scale_lr,
+             "multiply the learning rate by workers and --accumulate, after a warm-up");
+  add(app, "warmup-steps", c.warmup_steps, "of --scale-lr; below 0: one epoch, at most a fifth of the run");
+  add(app, "schedule", c.schedule,
+      "of the learning rate, after the warm-up: constant | step (times --gamma every --step-size epochs) | "
+      "cosine (falls to --min-lr)");
+  add(app, "step-size", c.step_size, "epochs between drops, of --schedule step")->check(at_least_one, "");
+  add(app, "gamma", c.gamma, "what a drop leaves of the learning rate, of --schedule step");
+  add(app, "min-lr", c.min_lr, "where --schedule cosine ends");
+  add(app, "schedule-steps", c.schedule_steps,
+      "steps until --schedule cosine has ended; default: the whole run")
+      ->check(at_least_one, "");
+  add(app, "label-smoothing", c.label_smoothing,
+      "part of a label that a classifier's training loss gives to all classes alike");
+  add(app, "clip-norm", c.clip_norm,
+      "how long the gradient of all parameters together may be; 0: as long as it is");
+}
+
 }  // namespace
 
 void add_train_flags(CLI::App& command, TrainConfig& config) {
@@ -66,25 +99,20 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add(app, "unroll", c.unroll, "words that a language model's sample predicts")->check(not_negative, "");
   add(app, "sampled", c.sampled, "words that stand for all others in a language model's training step")
       ->check(not_negative, "");
-  auto* batch = add(app, "batch", c.batch, "samples a worker and step");
+  auto* batch = add(app, "batch", c.batch, "samples that a worker computes at a time");
+  add(app, "accumulate", c.accumulate, "batches whose gradients make one step");
   add(app, "global-batch", c.global_batch, "samples a step of all workers together (instead of --batch)")
       ->check(at_least_one, "")
       ->excludes(batch);
-  add(app, "optimizer", c.optimizer, "sgd | momentum | nesterov | adam | adamw | adagrad");
-  add(app, "lr", c.lr, "learning rate");
-  add(app, "momentum", c.momentum, "of momentum and nesterov");
-  add(app, "beta1", c.beta1, "of adam and adamw");
-  add(app, "beta2", c.beta2, "of adam and adamw");
-  add(app, "epsilon", c.epsilon, "below 0: the optimizer's default (1e-10 for adagrad, else 1e-8)");
-  add(app, "weight-decay", c.weight_decay, "below 0: the optimizer's default (0.01 for adamw, else 0)");
-  add_switch(app, "scale-lr", c.scale_lr, "multiply the learning rate by the workers, after a warm-up");
-  add(app, "warmup-steps", c.warmup_steps, "of --scale-lr; below 0: one epoch, at most a fifth of the run");
+  add_recipe_flags(app, c);
   add(app, "seed", c.seed, "of initial weights, shuffling and dropout")->check(not_negative, "");
   add(app, "servers", c.servers, "processes that hold parameters, for ps-* and hybrid; default 1")
       ->check(at_least_one, "");
   add_switch(app, "colocate", c.colocate,
              "a server in each worker's process instead of processes of their own");
-  add(app, "server-role", c.server_role, "of ps-sync: update the parameters | sum gradients, workers update");
+  add(app, "server-role", c.server_role,
+      "of ps-sync: update the parameters | sum gradients, workers update | auto: "
+      "update, unless lars, lamb or --clip-norm need more than a server has");
   add(app, "backup-workers", c.backup_workers,
       "of ps-sync: a step does not wait for the last so many workers");
   add(app, "staleness", c.staleness, "of ps-ssp: steps that a worker may be ahead of the slowest");
@@ -102,6 +130,9 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
       app, "sync-batchnorm", c.sync_batchnorm,
       "normalise by the mean and variance over all workers' samples (needs a strategy that keeps step)");
   add(app, "device", c.device, "cpu");
+  add(app, "precision", c.precision,
+      "of the forward pass in training: fp32 | bf16 (products and convolutions; parameters and gradients "
+      "stay fp32)");
   add(app, "transport", c.transport, "auto | shm | tcp");
   add(app, "algorithm", c.algorithm, "of allreduce: auto | ring | direct | halving-doubling | tree");
   add(app, "memory-format", c.memory_format, "auto | contiguous | channels-last");

@@ -15,6 +15,7 @@ namespace {
 // Far above any run, far below what overflows.
 constexpr std::int64_t kMostSteps = 1'000'000'000'000;
 constexpr std::int64_t kMostEpochs = 1'000'000;
+constexpr std::int64_t kMostSamples = 1'000'000'000;
 
 void require(bool holds, std::string_view flag, std::string_view rule, const auto& value) {
   if (!holds) throw ConfigError(fmt::format("--{} must be {}, not {}", flag, rule, value));
@@ -32,6 +33,23 @@ void require_text(const TrainConfig& c) {
   }
 }
 
+void require_schedule(const TrainConfig& c) {
+  const bool step = c.schedule == "step";
+  const bool cosine = c.schedule == "cosine";
+  require(step || cosine || c.schedule == "constant", "schedule", "constant, step or cosine", c.schedule);
+  require(
+      c.step_size <= kMostEpochs && (step ? c.step_size >= 1 : c.step_size == 0), "step-size",
+      step ? "at least 1, the epochs between drops of --schedule step" : "left out without --schedule step",
+      c.step_size);
+  require(c.gamma > 0 && c.gamma <= 1, "gamma", "above 0 and at most 1", c.gamma);
+  require(c.min_lr >= 0 && c.min_lr <= c.lr, "min-lr", fmt::format("between 0 and --lr {}", c.lr), c.min_lr);
+  require(cosine || c.min_lr == 0, "min-lr", "left out without --schedule cosine", c.min_lr);
+  require(c.schedule_steps >= 0 && c.schedule_steps <= kMostSteps, "schedule-steps", "at least 1",
+          c.schedule_steps);
+  require(cosine || c.schedule_steps == 0, "schedule-steps", "left out without --schedule cosine",
+          c.schedule_steps);
+}
+
 }  // namespace
 
 void validate(const TrainConfig& c) {
@@ -40,8 +58,12 @@ void validate(const TrainConfig& c) {
   require(c.workers <= 1024, "workers", "at most 1024", c.workers);
   require(c.batch >= 1, "batch", "at least 1", c.batch);
   require(c.global_batch >= 0, "global-batch", "at least 1", c.global_batch);
-  require(c.global_batch % c.workers == 0, "global-batch",
-          fmt::format("a multiple of the {} workers", c.workers), c.global_batch);
+  require(c.batch <= kMostSamples, "batch", fmt::format("at most {}", kMostSamples), c.batch);
+  require(c.accumulate >= 1 && c.accumulate <= kMostSamples, "accumulate",
+          fmt::format("between 1 and {}", kMostSamples), c.accumulate);
+  require(c.global_batch % (c.workers * c.accumulate) == 0, "global-batch",
+          fmt::format("a multiple of {} workers times {} micro batches", c.workers, c.accumulate),
+          c.global_batch);
   require(c.steps >= 0, "steps", "at least 1", c.steps);
   require(c.epochs >= 0, "epochs", "at least 1", c.epochs);
   require(c.steps == 0 || c.epochs == 0, "steps", "left out where --epochs is given", c.steps);
@@ -51,14 +73,22 @@ void validate(const TrainConfig& c) {
   require(std::isfinite(c.momentum), "momentum", "a number", c.momentum);
   require(std::isfinite(c.beta1), "beta1", "a number", c.beta1);
   require(std::isfinite(c.beta2), "beta2", "a number", c.beta2);
+  require(std::isfinite(c.alpha), "alpha", "a number", c.alpha);
+  require(std::isfinite(c.trust), "trust", "a number", c.trust);
   require(std::isfinite(c.epsilon), "epsilon", "a number", c.epsilon);
   require(std::isfinite(c.weight_decay), "weight-decay", "a number", c.weight_decay);
+  require_schedule(c);
+  require(c.label_smoothing >= 0 && c.label_smoothing < 1, "label-smoothing", "at least 0 and below 1",
+          c.label_smoothing);
+  require(std::isfinite(c.clip_norm) && c.clip_norm >= 0, "clip-norm", "a finite number, 0 or more",
+          c.clip_norm);
   require(c.threads >= 0 && c.threads <= 1024, "threads", "between 0 (choose) and 1024", c.threads);
   require(c.timeout_s > 0 && c.timeout_s <= 86400, "timeout", "between 0 and 86400 seconds", c.timeout_s);
   require(c.checkpoint_every >= 0, "checkpoint-every", "at least 1", c.checkpoint_every);
   require(c.bucket_bytes >= 1, "bucket-bytes", "at least 1", c.bucket_bytes);
   require(c.servers >= 0 && c.servers <= 1024, "servers", "between 1 and 1024", c.servers);
-  require(c.server_role == "update" || c.server_role == "sum", "server-role", "update or sum", c.server_role);
+  require(c.server_role == "auto" || c.server_role == "update" || c.server_role == "sum", "server-role",
+          "auto, update or sum", c.server_role);
   require(c.backup_workers >= 0 && c.backup_workers < c.workers, "backup-workers",
           fmt::format("at least 0 and fewer than the {} workers", c.workers), c.backup_workers);
   require(c.staleness >= 0, "staleness", "at least 0", c.staleness);
@@ -68,6 +98,7 @@ void validate(const TrainConfig& c) {
   parse_slow(c);
   parse_partitions(c);
   require(c.device == "cpu", "device", "cpu (this build trains on nothing else)", c.device);
+  require(c.precision == "fp32" || c.precision == "bf16", "precision", "fp32 or bf16", c.precision);
   require(c.memory_format == "auto" || c.memory_format == "contiguous" || c.memory_format == "channels-last",
           "memory-format", "auto, contiguous or channels-last", c.memory_format);
   require(c.transport == "auto" || c.transport == "shm" || c.transport == "tcp", "transport",

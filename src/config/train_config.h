@@ -27,23 +27,33 @@ struct TrainConfig {
   int workers = 1;
   std::int64_t steps = 0;         // 0: by epochs
   std::int64_t epochs = 0;        // 0: by steps; neither: one epoch
-  std::int64_t batch = 128;       // a worker
-  std::int64_t global_batch = 0;  // of all workers; 0: batch x workers
+  std::int64_t batch = 128;       // a worker, at a time
+  std::int64_t accumulate = 1;    // so many make a step
+  std::int64_t global_batch = 0;  // of all workers; 0: batch x accumulate x workers
 
   std::string optimizer = "adam";
   double lr = 0.001;
-  double momentum = 0.9;
+  double momentum = -1;  // not said: the optimizer's own default
   double beta1 = 0.9;
   double beta2 = 0.999;
+  double alpha = 0.99;       // rmsprop
+  double trust = 0.001;      // lars
   double epsilon = -1;       // below 0: the optimizer's own default
   double weight_decay = -1;  // below 0: the optimizer's own default
   bool scale_lr = false;
-  std::int64_t warmup_steps = -1;  // below 0: one epoch, at most a fifth of the run
+  std::int64_t warmup_steps = -1;     // below 0: one epoch, at most a fifth of the run
+  std::string schedule = "constant";  // constant | step | cosine
+  std::int64_t step_size = 0;         // step: epochs
+  double gamma = 0.1;                 // step
+  double min_lr = 0;                  // cosine
+  std::int64_t schedule_steps = 0;    // cosine; 0: the whole run
+  double label_smoothing = 0;
+  double clip_norm = 0;  // 0: no clipping
   std::uint64_t seed = 1;
 
   int servers = 0;  // 0: none, or what the strategy needs
   bool colocate = false;
-  std::string server_role = "update";  // update | sum
+  std::string server_role = "auto";  // update | sum | auto: what the optimizer needs
   int backup_workers = 0;
   int staleness = 3;        // ps-ssp
   bool damp_stale = false;  // ps-async, ps-ssp
@@ -57,6 +67,7 @@ struct TrainConfig {
 
   bool sync_batchnorm = false;
   std::string device = "cpu";
+  std::string precision = "fp32";  // fp32 | bf16
   std::string transport = "auto";
   std::string algorithm = "auto";
   std::string memory_format = "auto";  // auto | contiguous | channels-last
@@ -75,10 +86,11 @@ struct TrainConfig {
 // A key that is missing keeps its default.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     TrainConfig, model, classes, image_size, vocabulary, embedding, hidden, unroll, sampled, data, crop, flip,
-    cutout, strategy, workers, steps, epochs, batch, global_batch, optimizer, lr, momentum, beta1, beta2,
-    epsilon, weight_decay, scale_lr, warmup_steps, seed, servers, colocate, server_role, backup_workers,
+    cutout, strategy, workers, steps, epochs, batch, accumulate, global_batch, optimizer, lr, momentum, beta1,
+    beta2, alpha, trust, epsilon, weight_decay, scale_lr, warmup_steps, schedule, step_size, gamma, min_lr,
+    schedule_steps, label_smoothing, clip_norm, seed, servers, colocate, server_role, backup_workers,
     staleness, damp_stale, local_aggregation, partitions, sync_every, moving_rate, pace_ms, slow,
-    sync_batchnorm, device, transport, algorithm, memory_format, bucket_bytes, threads, timeout_s,
+    sync_batchnorm, device, precision, transport, algorithm, memory_format, bucket_bytes, threads, timeout_s,
     no_evaluate, trace, checkpoint_every, out, resume)
 
 // `slow` as numbers; factor 1 for everyone if it is empty. Throws ConfigError.

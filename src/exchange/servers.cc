@@ -70,10 +70,11 @@ void Servers::push(std::size_t bucket) {
 }
 
 void Servers::on_gradient(grad::ParamId id) {
-  if (countdown_.arrived(id)) push(parts_.buckets.bucket_of(id));
+  if (countdown_.arrived(id) && !clips_before_push()) push(parts_.buckets.bucket_of(id));
 }
 
 void Servers::finish_step() {
+  if (clips_before_push()) parts_.updater.clip();
   for (std::size_t b = 0; b < parts_.buckets.size(); ++b) {
     if (!pushed_[b]) push(b);
   }

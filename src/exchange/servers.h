@@ -6,6 +6,7 @@
 //   bucket 1:                                 [push][update][pull]
 //   finish_step:                                                   [waits for the rest]
 //
+// Where servers take each worker's gradient by itself and it is clipped, all of it leaves in finish_step.
 // Embedding tables go by rows.
 #pragma once
 
@@ -41,6 +42,7 @@ class Servers final : public Exchange {
  private:
   void push(std::size_t bucket);
   bool servers_update() const { return options_.role == ps::Role::update; }
+  bool clips_before_push() const { return parts_.updater.clips() && servers_update(); }
   // Versions of a piece that make a step of the model.
   std::int64_t versions_a_step() const;
 

@@ -70,8 +70,16 @@ std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std
   return collectives::Algorithm::ring;
 }
 
+std::string_view why_whole_tables(const Tuning& tuning) {
+  if (optim::needs_layers(tuning.servers.optimizer.kind)) return "the optimizer looks at whole layers";
+  if (tuning.clip_norm > 0) return "--clip-norm takes the norm of all gradients together";
+  if (tuning.local_aggregation) return "the workers of a host add up whole gradients";
+  if (tuning.servers.role == ps::Role::mean) return "the servers only average";
+  return "";
+}
+
 bool takes_rows(const Strategy& strategy, const Tuning& tuning) {
-  return strategy.servers && !tuning.local_aggregation && tuning.servers.role == ps::Role::update;
+  return strategy.servers && why_whole_tables(tuning).empty();
 }
 
 std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& p, const Tuning& tuning) {

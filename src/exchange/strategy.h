@@ -52,7 +52,11 @@ struct Tuning {
   bool local_aggregation = false;     // ps-sync
   std::int64_t sync_every = 8;        // local-sgd, easgd: steps between meetings
   double moving_rate = 0.1;           // easgd
+  double clip_norm = 0;               // 0: gradients stay as long as they are
 };
+
+// Why embedding tables travel whole with these numbers; empty: they may go by rows.
+std::string_view why_whole_tables(const Tuning& tuning);
 
 // Whether embedding tables may travel as rows.
 bool takes_rows(const Strategy& strategy, const Tuning& tuning);

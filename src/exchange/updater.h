@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "grad/buckets.h"
+#include "optim/layerwise.h"
 #include "optim/step.h"
 #include "ps/client.h"
 
@@ -12,19 +13,30 @@ namespace tutti::exchange {
 // One thread at a time. Buckets and tables outlive it.
 class Updater {
  public:
-  Updater(grad::Buckets& buckets, const grad::Tables& tables, const optim::Settings& settings);
+  // With `clip_norm` above 0 the gradient of all buckets together is at most so long when it is applied.
+  Updater(grad::Buckets& buckets, const grad::Tables& tables, const optim::Settings& settings,
+          double clip_norm = 0);
 
   // Step `t`, counted from 1, is next, at this learning rate.
   void begin_step(std::int64_t t, double lr);
   std::int64_t step() const { return t_; }
   double lr() const { return lr_; }
 
-  // Updates a bucket's parameters from its gradients, and clears those for the next step.
+  // Takes a bucket's gradients: updates its parameters from them and clears them for the next step, at once
+  // or, where gradients are clipped, when the last bucket of the step has come. Throws RunError if the norm
+  // of the gradient is no number.
   void apply(std::size_t bucket);
+
+  // The same length for gradients that others apply: all of them are here, and leave after it.
+  bool clips() const { return clip_norm_ > 0; }
+  void clip();
+
+  // Of the step before, as it was before it was clipped; 0 where nothing is clipped.
+  double gradient_norm() const { return gradient_norm_; }
 
   // The optimizer's memory of one slot, by bucket; slots and their names are in optim/step.h.
   int slots() const { return static_cast<int>(state_.size()); }
-  std::string_view slot_name(int slot) const { return optim::slot_name(settings_.kind, slot); }
+  std::string_view slot_name(int slot) const { return optim::slot_name(settings_, slot); }
   std::vector<std::span<float>> slot(int slot);
   // The same for tables. The memory is taken by the first call: only who tells or learns the state needs it.
   std::vector<std::span<float>> table_slot(int slot);
@@ -32,9 +44,17 @@ class Updater {
   State state();
 
  private:
+  void update(std::size_t bucket);
+  double take_clip_factor();
+
   grad::Buckets& buckets_;
   const grad::Tables& tables_;
   optim::Settings settings_;
+  double clip_norm_ = 0;
+  double squares_ = 0;       // of the gradients that have come in this step
+  std::size_t waiting_ = 0;  // buckets whose gradients have
+  double gradient_norm_ = 0;
+  std::vector<std::vector<optim::Layer>> layers_;  // by bucket
   std::int64_t t_ = 0;
   double lr_ = 0;
   std::vector<std::vector<std::vector<float>>> state_;        // slot, bucket, element

@@ -56,6 +56,9 @@ class Buckets {
   const BucketLayout& layout(std::size_t bucket) const { return layouts_[bucket]; }
   std::size_t bucket_of(ParamId id) const { return bucket_of_[static_cast<std::size_t>(to_int(id))]; }
   std::size_t parameter_count() const { return bucket_of_.size(); }
+  std::int64_t dimensions_of(ParamId id) const {
+    return tensors_[static_cast<std::size_t>(to_int(id))].dim();
+  }
 
   std::span<float> parameters(std::size_t bucket) { return parameters_[bucket]; }
   std::span<float> gradients(std::size_t bucket) { return gradients_[bucket]; }

@@ -48,7 +48,8 @@ std::vector<torch::Tensor> Model::rows_read(const Batch&) const {
 }
 
 torch::Tensor Classifier::loss(const Batch& batch) {
-  return F::cross_entropy(forward(batch.front()), batch.back());
+  return F::cross_entropy(forward(batch.front()), batch.back(),
+                          F::CrossEntropyFuncOptions().label_smoothing(label_smoothing_));
 }
 
 Score Classifier::score(const Batch& batch) {

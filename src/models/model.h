@@ -42,6 +42,12 @@ class Classifier : public Model {
   virtual torch::Tensor forward(torch::Tensor samples) = 0;
   torch::Tensor loss(const Batch& batch) override;
   Score score(const Batch& batch) override;
+  // The loss, not the score, takes the right class to have this much less than all of the probability, and
+  // all classes together to share it (Szegedy et al. 2016). From 0 to below 1.
+  void smooth_labels(double part) { label_smoothing_ = part; }
+
+ private:
+  double label_smoothing_ = 0;
 };
 
 // What a network can be told. Zeros are the model's own.

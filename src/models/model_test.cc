@@ -78,6 +78,19 @@ TEST(Classifier, CountsTheBestAndTheBestFive) {
   EXPECT_NEAR(score.loss, torch::logsumexp(scores, 1).sum().item<double>() - 6 - 2 - 1, 1e-5);
 }
 
+TEST(Classifier, SmoothedLabelsChangeTheLossAndNotTheScore) {
+  Echo echo;
+  const auto scores = torch::tensor({{2.0F, 0.0F, -1.0F}, {0.5F, 0.5F, 3.0F}});
+  const auto classes = torch::tensor({0, 1}, torch::kInt64);
+  const double before = echo.score({scores, classes}).loss;
+  const double plain = echo.loss({scores, classes}).item<double>();
+  echo.smooth_labels(0.3);
+  const auto log = scores.log_softmax(1);
+  const double uniform = -log.mean(1).mean().item<double>();
+  EXPECT_NEAR(echo.loss({scores, classes}).item<double>(), 0.7 * plain + 0.3 * uniform, 1e-5);
+  EXPECT_EQ(echo.score({scores, classes}).loss, before);
+}
+
 TEST(Classifier, WithFewerThanFiveClassesEveryOneIsAmongTheBestFive) {
   EXPECT_EQ(Echo().score({torch::randn({4, 3}), torch::tensor({0, 1, 2, 2}, torch::kInt64)}).top5, 4);
 }

@@ -90,9 +90,12 @@ class PatchConv : public torch::autograd::Function<PatchConv> {
     const Tensor& weight = saved[1];
     const Shape s(input, weight);
     const Tensor out = rows_of(gradients[0]).reshape({s.positions(), s.filters});
+    const auto type = out.scalar_type();  // under autocast not that of weight and patches
     Tensor to_input;
-    if (context->needs_input_grad(0)) to_input = scatter_patches(out.mm(matrix_of(weight, s)), s);
-    const Tensor to_weight = out.t().mm(saved[2]).view({s.filters, s.kernel, s.kernel, s.channels});
+    if (context->needs_input_grad(0)) {
+      to_input = scatter_patches(out.mm(matrix_of(weight, s).to(type)).to(torch::kFloat32), s);
+    }
+    const Tensor to_weight = out.t().mm(saved[2].to(type)).view({s.filters, s.kernel, s.kernel, s.channels});
     return {to_input, to_weight.permute({0, 3, 1, 2}), out.sum(0)};
   }
 };

@@ -6,8 +6,8 @@
 namespace tutti::observe {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunStarted, first_step, total_steps, parameters, exchange)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepDone, step, total_steps, epoch, samples, loss, lr, step_ms, compute_ms,
-                                   exchange_ms, exposed_exchange_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepDone, step, total_steps, epoch, samples, loss, lr, gradient_norm,
+                                   step_ms, compute_ms, exchange_ms, exposed_exchange_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Evaluated, step, epoch, samples, loss, accuracy)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CheckpointSaved, step, path)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resumed, step, path)

@@ -27,6 +27,7 @@ struct StepDone {
   std::int64_t samples = 0;  // of all workers
   double loss = 0;           // mean over rank 0's samples
   double lr = 0;
+  double gradient_norm = 0;  // before it was clipped; 0 without --clip-norm
   double step_ms = 0;
   double compute_ms = 0;
   double exchange_ms = 0;

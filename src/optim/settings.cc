@@ -8,8 +8,8 @@
 namespace tutti::optim {
 namespace {
 
-constexpr std::array kKinds{Kind::sgd,  Kind::momentum, Kind::nesterov,
-                            Kind::adam, Kind::adamw,    Kind::adagrad};
+constexpr std::array kKinds{Kind::sgd,     Kind::momentum, Kind::nesterov, Kind::adam, Kind::adamw,
+                            Kind::adagrad, Kind::rmsprop,  Kind::lars,     Kind::lamb};
 
 void require(bool good, std::string_view field, double value, std::string_view rule) {
   if (!good) throw ConfigError(fmt::format("optimizer: {} is {}, but must be {}", field, value, rule));
@@ -39,6 +39,12 @@ std::string_view name_of(Kind kind) {
       return "adamw";
     case Kind::adagrad:
       return "adagrad";
+    case Kind::rmsprop:
+      return "rmsprop";
+    case Kind::lars:
+      return "lars";
+    case Kind::lamb:
+      return "lamb";
   }
   return "?";
 }
@@ -53,12 +59,19 @@ Kind parse_kind(std::string_view name) {
   throw ConfigError(fmt::format("no optimizer is named '{}'; there are {}", name, names));
 }
 
+double momentum_of(const Settings& settings) {
+  return settings.momentum.value_or(settings.kind == Kind::rmsprop ? 0.0 : 0.9);
+}
+
 double weight_decay_of(const Settings& settings) {
-  return settings.weight_decay.value_or(settings.kind == Kind::adamw ? 0.01 : 0.0);
+  const bool decays = settings.kind == Kind::adamw || settings.kind == Kind::lamb;
+  return settings.weight_decay.value_or(decays ? 0.01 : 0.0);
 }
 
 double epsilon_of(const Settings& settings) {
-  return settings.epsilon.value_or(settings.kind == Kind::adagrad ? 1e-10 : 1e-8);
+  if (settings.epsilon) return *settings.epsilon;
+  if (settings.kind == Kind::adagrad) return 1e-10;
+  return settings.kind == Kind::lamb ? 1e-6 : 1e-8;
 }
 
 void validate(const Settings& settings) {
@@ -67,14 +80,26 @@ void validate(const Settings& settings) {
   switch (settings.kind) {
     case Kind::sgd:
       break;
+    case Kind::lars:
+      require(std::isfinite(settings.trust) && settings.trust > 0, "trust", settings.trust,
+              "a finite number above 0");
+      require_fraction("momentum", momentum_of(settings));
+      break;
     case Kind::nesterov:
-      require(settings.momentum > 0, "momentum", settings.momentum, "above 0 and below 1 for nesterov");
+      require(momentum_of(settings) > 0, "momentum", momentum_of(settings),
+              "above 0 and below 1 for nesterov");
       [[fallthrough]];
     case Kind::momentum:
-      require_fraction("momentum", settings.momentum);
+      require_fraction("momentum", momentum_of(settings));
+      break;
+    case Kind::rmsprop:
+      require_fraction("momentum", momentum_of(settings));
+      require_fraction("alpha", settings.alpha);
+      require_not_negative("epsilon", epsilon_of(settings));
       break;
     case Kind::adam:
     case Kind::adamw:
+    case Kind::lamb:
       require_fraction("beta1", settings.beta1);
       require_fraction("beta2", settings.beta2);
       [[fallthrough]];

@@ -7,7 +7,7 @@
 
 namespace tutti::optim {
 
-enum class Kind { sgd, momentum, nesterov, adam, adamw, adagrad };
+enum class Kind { sgd, momentum, nesterov, adam, adamw, adagrad, rmsprop, lars, lamb };
 
 // "sgd", "momentum", ...: what people write after --optimizer.
 std::string_view name_of(Kind kind);
@@ -19,15 +19,25 @@ Kind parse_kind(std::string_view name);
 struct Settings {
   Kind kind = Kind::sgd;
   double lr = 0.01;
-  double momentum = 0.9;  // momentum, nesterov
-  double beta1 = 0.9;     // adam, adamw
+  // Of momentum, nesterov, lars and rmsprop. Default: 0 for rmsprop, else 0.9.
+  std::optional<double> momentum = std::nullopt;
+  double beta1 = 0.9;  // adam, adamw, lamb
   double beta2 = 0.999;
-  // Of adam, adamw and adagrad. Default: 1e-10 for adagrad, else 1e-8.
+  double alpha = 0.99;   // rmsprop
+  double trust = 0.001;  // lars: what a step may change of a layer, as a part of its norm
+  // Of adam, adamw, lamb, rmsprop and adagrad. Default: 1e-10 for adagrad, 1e-6 for lamb, else 1e-8.
   std::optional<double> epsilon = std::nullopt;
-  // Added to the gradient (L2), but for adamw shrinks the parameter itself. Default: 0.01 for adamw, else 0.
+  // Added to the gradient (L2), but for adamw shrinks the parameter itself, and for lamb is part of the
+  // direction. Default: 0.01 for adamw and lamb, else 0.
   std::optional<double> weight_decay = std::nullopt;
 };
 
+// Whether a step needs norms of whole layers: then a layer is updated by one call, in one place.
+constexpr bool needs_layers(Kind kind) {
+  return kind == Kind::lars || kind == Kind::lamb;
+}
+
+double momentum_of(const Settings& settings);
 double weight_decay_of(const Settings& settings);
 double epsilon_of(const Settings& settings);
 

@@ -22,7 +22,8 @@ void expect_rejected(const Settings& settings, const std::string& field) {
 }
 
 TEST(Settings, EveryNameParsesToItself) {
-  for (const auto* name : {"sgd", "momentum", "nesterov", "adam", "adamw", "adagrad"}) {
+  for (const auto* name :
+       {"sgd", "momentum", "nesterov", "adam", "adamw", "adagrad", "rmsprop", "lars", "lamb"}) {
     EXPECT_EQ(name_of(parse_kind(name)), name);
     EXPECT_NO_THROW(validate({.kind = parse_kind(name)}));
   }
@@ -34,7 +35,8 @@ TEST(Settings, UnknownNameListsTheKnownOnes) {
     FAIL();
   } catch (const ConfigError& e) {
     EXPECT_STREQ(e.what(),
-                 "no optimizer is named 'lion'; there are sgd, momentum, nesterov, adam, adamw, adagrad");
+                 "no optimizer is named 'lion'; there are sgd, momentum, nesterov, adam, adamw, adagrad, "
+                 "rmsprop, lars, lamb");
   }
 }
 
@@ -46,9 +48,16 @@ TEST(Settings, WrongNumbersNameTheirField) {
     expect_rejected({.kind = Kind::adam, .beta1 = bad}, "beta1");
     expect_rejected({.kind = Kind::adamw, .beta2 = bad}, "beta2");
     expect_rejected({.kind = Kind::adam, .epsilon = bad}, "epsilon");
+    expect_rejected({.kind = Kind::rmsprop, .momentum = bad}, "momentum");
+    expect_rejected({.kind = Kind::rmsprop, .alpha = bad}, "alpha");
+    expect_rejected({.kind = Kind::rmsprop, .epsilon = bad}, "epsilon");
+    expect_rejected({.kind = Kind::lars, .trust = bad}, "trust");
+    expect_rejected({.kind = Kind::lamb, .beta2 = bad}, "beta2");
+    expect_rejected({.kind = Kind::lamb, .epsilon = bad}, "epsilon");
   }
   expect_rejected({.kind = Kind::momentum, .momentum = 1}, "momentum");
   expect_rejected({.kind = Kind::nesterov, .momentum = 0}, "momentum");
+  expect_rejected({.kind = Kind::lars, .trust = 0}, "trust");
   expect_rejected({.kind = Kind::adam, .beta2 = 1}, "beta2");
 }
 
@@ -56,9 +65,16 @@ TEST(Settings, FieldsOfOtherKindsAreNotLookedAt) {
   EXPECT_NO_THROW(validate({.kind = Kind::sgd, .momentum = 7, .beta1 = kNaN}));
 }
 
-TEST(Settings, OnlyAdamwDecaysUnasked) {
+TEST(Settings, RmspropHasNoMomentumUnlessAsked) {
+  EXPECT_EQ(momentum_of({.kind = Kind::rmsprop}), 0.0);
+  EXPECT_EQ(momentum_of({.kind = Kind::rmsprop, .momentum = 0.5}), 0.5);
+  EXPECT_EQ(momentum_of({.kind = Kind::lars}), 0.9);
+}
+
+TEST(Settings, OnlyAdamwAndLambDecayUnasked) {
   EXPECT_EQ(weight_decay_of({.kind = Kind::adam}), 0.0);
   EXPECT_EQ(weight_decay_of({.kind = Kind::adamw}), 0.01);
+  EXPECT_EQ(weight_decay_of({.kind = Kind::lamb}), 0.01);
   EXPECT_EQ(weight_decay_of({.kind = Kind::adamw, .weight_decay = 0.0}), 0.0);
 }
 

@@ -21,6 +21,7 @@ inline float decayed(float gradient, float parameter, float decay) {
 // What a loop multiplies with, for one step.
 struct Factors {
   float lr, decay, momentum, epsilon;
+  float alpha, one_minus_alpha;  // rmsprop
   // adam and adamw:
   float beta1, one_minus_beta1, beta2, one_minus_beta2;
   float root_correction2;  // sqrt(1 - beta2^t)
@@ -37,8 +38,10 @@ Factors factors_of(const Settings& s, double lr, std::int64_t t) {
   const auto correction = [t](double beta) { return 1 - std::pow(beta, static_cast<double>(t)); };
   return {.lr = f(lr),
           .decay = f(decay),
-          .momentum = f(s.momentum),
+          .momentum = f(momentum_of(s)),
           .epsilon = f(epsilon_of(s)),
+          .alpha = f(s.alpha),
+          .one_minus_alpha = f(1 - s.alpha),
           .beta1 = f(s.beta1),
           .one_minus_beta1 = f(1 - s.beta1),
           .beta2 = f(s.beta2),
@@ -94,6 +97,26 @@ TUTTI_SIMD_CLONES void adagrad_loop(std::size_t n, float lr, float decay, float 
   }
 }
 
+TUTTI_SIMD_CLONES void rmsprop_loop(std::size_t n, const Factors& f, float* __restrict p,
+                                    const float* __restrict gradient, float* __restrict square) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float g = decayed(gradient[i], p[i], f.decay);
+    square[i] = f.alpha * square[i] + f.one_minus_alpha * g * g;
+    p[i] -= f.lr * g / (std::sqrt(square[i]) + f.epsilon);
+  }
+}
+
+TUTTI_SIMD_CLONES void rmsprop_momentum_loop(std::size_t n, const Factors& f, float* __restrict p,
+                                             const float* __restrict gradient, float* __restrict square,
+                                             float* __restrict velocity) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float g = decayed(gradient[i], p[i], f.decay);
+    square[i] = f.alpha * square[i] + f.one_minus_alpha * g * g;
+    velocity[i] = f.momentum * velocity[i] + g / (std::sqrt(square[i]) + f.epsilon);
+    p[i] -= f.lr * velocity[i];
+  }
+}
+
 TUTTI_SIMD_CLONES void add_loop(std::size_t n, float* into, const float* a, const float* b) {
   for (std::size_t i = 0; i < n; ++i) into[i] = a[i] + b[i];
 }
@@ -102,9 +125,9 @@ TUTTI_SIMD_CLONES void divide_loop(std::size_t n, float* p, float divisor) {
   for (std::size_t i = 0; i < n; ++i) p[i] /= divisor;
 }
 
-void check_state(Kind kind, std::span<const std::span<float>> state, std::size_t n) {
-  TUTTI_CHECK(static_cast<int>(state.size()) == state_slots(kind), "{} slots for {}", state.size(),
-              name_of(kind));
+void check_state(const Settings& settings, std::span<const std::span<float>> state, std::size_t n) {
+  TUTTI_CHECK(static_cast<int>(state.size()) == state_slots(settings), "{} slots for {}", state.size(),
+              name_of(settings.kind));
   for (const auto& slot : state)
     TUTTI_CHECK(slot.size() == n, "{} of state for {} parameters", slot.size(), n);
 }
@@ -126,30 +149,41 @@ void run_loop(Kind kind, const Factors& f, std::size_t at, std::size_t n, float*
       return adam_loop(n, f, p, g, slot(0), slot(1));
     case Kind::adagrad:
       return adagrad_loop(n, f.lr, f.decay, f.epsilon, p, g, slot(0));
+    case Kind::rmsprop:
+      return state.size() == 1 ? rmsprop_loop(n, f, p, g, slot(0))
+                               : rmsprop_momentum_loop(n, f, p, g, slot(0), slot(1));
+    case Kind::lars:
+    case Kind::lamb:
+      TUTTI_CHECK(false, "{} updates whole layers", name_of(kind));
   }
 }
 
 }  // namespace
 
-int state_slots(Kind kind) {
-  switch (kind) {
+int state_slots(const Settings& settings) {
+  switch (settings.kind) {
     case Kind::sgd:
       return 0;
     case Kind::momentum:
     case Kind::nesterov:
     case Kind::adagrad:
+    case Kind::lars:
       return 1;
+    case Kind::rmsprop:
+      return momentum_of(settings) > 0 ? 2 : 1;
     case Kind::adam:
     case Kind::adamw:
+    case Kind::lamb:
       return 2;
   }
   return 0;
 }
 
-std::string_view slot_name(Kind kind, int slot) {
-  const int slots = state_slots(kind);
-  TUTTI_CHECK(slot >= 0 && slot < slots, "slot {} of {}", slot, name_of(kind));
-  if (kind == Kind::adagrad) return "sum";
+std::string_view slot_name(const Settings& settings, int slot) {
+  const int slots = state_slots(settings);
+  TUTTI_CHECK(slot >= 0 && slot < slots, "slot {} of {}", slot, name_of(settings.kind));
+  if (settings.kind == Kind::adagrad) return "sum";
+  if (settings.kind == Kind::rmsprop) return slot == 0 ? "square_avg" : "momentum";
   if (slots == 1) return "momentum";
   return slot == 0 ? "exp_avg" : "exp_avg_sq";
 }
@@ -158,7 +192,7 @@ void step(const Settings& settings, double lr, std::int64_t t, std::span<float> 
           std::span<const float> gradients, std::span<const std::span<float>> state) {
   const std::size_t n = parameters.size();
   TUTTI_CHECK(gradients.size() == n, "{} gradients for {} parameters", gradients.size(), n);
-  check_state(settings.kind, state, n);
+  check_state(settings, state, n);
   run_loop(settings.kind, factors_of(settings, lr, t), 0, n, parameters.data(), gradients.data(), state);
 }
 
@@ -167,7 +201,7 @@ void step_rows(const Settings& settings, double lr, std::int64_t t, std::size_t 
                std::span<const std::span<float>> state) {
   TUTTI_CHECK(gradients.size() == rows.size() * width, "{} gradients for {} rows of {}", gradients.size(),
               rows.size(), width);
-  check_state(settings.kind, state, table.size());
+  check_state(settings, state, table.size());
   const Factors factors = factors_of(settings, lr, t);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (i + kRowsAhead < rows.size()) {

@@ -14,19 +14,21 @@
 namespace tutti::optim {
 
 // How many floats of state a parameter has, and what each is called in a checkpoint, as in PyTorch:
-// momentum and nesterov: "momentum"; adam and adamw: "exp_avg", "exp_avg_sq"; adagrad: "sum".
-int state_slots(Kind kind);
-std::string_view slot_name(Kind kind, int slot);
+// momentum, nesterov and lars: "momentum"; adam, adamw and lamb: "exp_avg", "exp_avg_sq"; adagrad: "sum";
+// rmsprop: "square_avg" and, if it has momentum, "momentum".
+int state_slots(const Settings& settings);
+std::string_view slot_name(const Settings& settings, int slot);
 
 // Applies step `t`, counted from 1, with learning rate `lr` (a schedule's; settings.lr is not read). `state`
-// holds state_slots(kind) spans as long as `parameters`, all zero before the first step. No two spans may
-// overlap.
+// holds state_slots(settings) spans as long as `parameters`, all zero before the first step. No two spans may
+// overlap. Not for kinds that need layers (optim/layerwise.h).
 void step(const Settings& settings, double lr, std::int64_t t, std::span<float> parameters,
           std::span<const float> gradients, std::span<const std::span<float>> state);
 
 // The same for some rows of a table `width` wide: `gradients` has one row for each of `rows`, which are
 // distinct. A row that is not named keeps its value and its state: exact for sgd without decay and for
-// adagrad; momentum does not go on moving it, and adam's averages do not fade, as in PyTorch's SparseAdam.
+// adagrad; momentum does not go on moving it, and the averages of adam and rmsprop do not fade, as in
+// PyTorch's SparseAdam.
 void step_rows(const Settings& settings, double lr, std::int64_t t, std::size_t width,
                std::span<const std::uint32_t> rows, std::span<float> table, std::span<const float> gradients,
                std::span<const std::span<float>> state);

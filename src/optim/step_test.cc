@@ -13,15 +13,24 @@
 namespace tutti::optim {
 namespace {
 
-constexpr std::array kEveryKind{Kind::sgd,  Kind::momentum, Kind::nesterov,
-                                Kind::adam, Kind::adamw,    Kind::adagrad};
+// Every rule that looks at elements alone; rmsprop with momentum and without.
+const std::vector<Settings> kEveryRule{{.kind = Kind::sgd},      {.kind = Kind::momentum},
+                                       {.kind = Kind::nesterov}, {.kind = Kind::adam},
+                                       {.kind = Kind::adamw},    {.kind = Kind::adagrad},
+                                       {.kind = Kind::rmsprop},  {.kind = Kind::rmsprop, .momentum = 0.8}};
+
+Settings with(Settings rule, double weight_decay) {
+  rule.lr = 0.02;
+  rule.weight_decay = weight_decay;
+  return rule;
+}
 
 // Parameters and their state, updated by the loops under test.
 struct Trained {
   Trained(const Settings& s, std::vector<float> start)
       : settings(s),
         parameters(std::move(start)),
-        slots(state_slots(s.kind), std::vector<float>(parameters.size())) {}
+        slots(state_slots(s), std::vector<float>(parameters.size())) {}
 
   // Updates elements [from, from + count).
   void step_part(std::int64_t t, std::span<const float> gradients, std::size_t from, std::size_t count) {
@@ -48,8 +57,8 @@ struct Reference {
     if (s.kind != Kind::adamw) g += decay * p;
     if (s.kind == Kind::sgd) p -= s.lr * g;
     if (s.kind == Kind::momentum || s.kind == Kind::nesterov) {
-      velocity = s.momentum * velocity + g;
-      p -= s.lr * (s.kind == Kind::nesterov ? g + s.momentum * velocity : velocity);
+      velocity = momentum_of(s) * velocity + g;
+      p -= s.lr * (s.kind == Kind::nesterov ? g + momentum_of(s) * velocity : velocity);
     }
     if (s.kind == Kind::adam || s.kind == Kind::adamw) {
       if (s.kind == Kind::adamw) p -= s.lr * decay * p;
@@ -63,6 +72,11 @@ struct Reference {
       square += g * g;
       p -= s.lr * g / (std::sqrt(square) + epsilon_of(s));
     }
+    if (s.kind == Kind::rmsprop) {
+      square = s.alpha * square + (1 - s.alpha) * g * g;
+      velocity = momentum_of(s) * velocity + g / (std::sqrt(square) + epsilon_of(s));
+      p -= s.lr * velocity;
+    }
   }
 };
 
@@ -74,9 +88,9 @@ std::vector<float> random_floats(std::size_t n, std::uint64_t seed) {
 }
 
 TEST(Step, FollowsThePlainReference) {
-  for (const Kind kind : kEveryKind) {
+  for (const Settings& rule : kEveryRule) {
     for (const std::size_t n : {0UL, 1UL, 7UL, 8UL, 33UL, 1021UL}) {
-      const Settings settings{.kind = kind, .lr = 0.02, .weight_decay = 0.03};
+      const Settings settings = with(rule, 0.03);
       Trained trained(settings, random_floats(n, 1));
       std::vector<Reference> reference;
       for (const float p : trained.parameters) reference.push_back({.p = p});
@@ -86,7 +100,8 @@ TEST(Step, FollowsThePlainReference) {
         for (std::size_t i = 0; i < n; ++i) reference[i].step(settings, t, gradients[i]);
       }
       for (std::size_t i = 0; i < n; ++i) {
-        ASSERT_NEAR(trained.parameters[i], reference[i].p, 1e-5) << name_of(kind) << " " << i << " of " << n;
+        ASSERT_NEAR(trained.parameters[i], reference[i].p, 1e-5)
+            << name_of(rule.kind) << " " << i << " of " << n;
       }
     }
   }
@@ -94,8 +109,8 @@ TEST(Step, FollowsThePlainReference) {
 
 TEST(Step, BitsDoNotDependOnHowTheSpanIsCut) {
   constexpr std::size_t kLength = 257;
-  for (const Kind kind : kEveryKind) {
-    const Settings settings{.kind = kind, .lr = 0.02, .weight_decay = 0.03};
+  for (const Settings& rule : kEveryRule) {
+    const Settings settings = with(rule, 0.03);
     Trained whole(settings, random_floats(kLength, 2));
     Trained cut(settings, random_floats(kLength, 2));
     SplitMix64 random(3);
@@ -111,7 +126,7 @@ TEST(Step, BitsDoNotDependOnHowTheSpanIsCut) {
     for (std::size_t i = 0; i < kLength; ++i) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(whole.parameters[i]),
                 std::bit_cast<std::uint32_t>(cut.parameters[i]))
-          << name_of(kind) << " " << i;
+          << name_of(rule.kind) << " " << i;
     }
     EXPECT_EQ(whole.slots, cut.slots);
   }
@@ -167,8 +182,8 @@ TEST(Step, AgreesWithPyTorch) {
 
 TEST(StepRows, UpdatesTheNamedRowsLikeADenseStepAndNoOther) {
   constexpr std::size_t kWidth = 9;
-  for (const Kind kind : kEveryKind) {
-    const Settings settings{.kind = kind, .lr = 0.02, .weight_decay = 0.0};
+  for (const Settings& rule : kEveryRule) {
+    const Settings settings = with(rule, 0.0);
     Trained dense(settings, random_floats(5 * kWidth, 2));
     Trained sparse(settings, random_floats(5 * kWidth, 2));
     const auto gradients = random_floats(2 * kWidth, 3);
@@ -180,8 +195,8 @@ TEST(StepRows, UpdatesTheNamedRowsLikeADenseStepAndNoOther) {
     }
     std::vector<std::span<float>> state(sparse.slots.begin(), sparse.slots.end());
     step_rows(settings, settings.lr, 7, kWidth, rows, sparse.parameters, gradients, state);
-    EXPECT_EQ(sparse.parameters, dense.parameters) << name_of(kind);
-    EXPECT_EQ(sparse.slots, dense.slots) << name_of(kind);
+    EXPECT_EQ(sparse.parameters, dense.parameters) << name_of(rule.kind);
+    EXPECT_EQ(sparse.slots, dense.slots) << name_of(rule.kind);
   }
 }
 
@@ -203,11 +218,16 @@ TEST(Step, WithoutDecayAnInfiniteParameterStaysInfinite) {
 }
 
 TEST(Step, SlotsHaveTheirPyTorchNames) {
-  EXPECT_EQ(state_slots(Kind::sgd), 0);
-  EXPECT_EQ(slot_name(Kind::nesterov, 0), "momentum");
-  EXPECT_EQ(slot_name(Kind::adam, 0), "exp_avg");
-  EXPECT_EQ(slot_name(Kind::adamw, 1), "exp_avg_sq");
-  EXPECT_EQ(slot_name(Kind::adagrad, 0), "sum");
+  EXPECT_EQ(state_slots({.kind = Kind::sgd}), 0);
+  EXPECT_EQ(slot_name({.kind = Kind::nesterov}, 0), "momentum");
+  EXPECT_EQ(slot_name({.kind = Kind::adam}, 0), "exp_avg");
+  EXPECT_EQ(slot_name({.kind = Kind::adamw}, 1), "exp_avg_sq");
+  EXPECT_EQ(slot_name({.kind = Kind::adagrad}, 0), "sum");
+  EXPECT_EQ(slot_name({.kind = Kind::lars}, 0), "momentum");
+  EXPECT_EQ(slot_name({.kind = Kind::lamb}, 1), "exp_avg_sq");
+  EXPECT_EQ(state_slots({.kind = Kind::rmsprop}), 1);
+  EXPECT_EQ(slot_name({.kind = Kind::rmsprop}, 0), "square_avg");
+  EXPECT_EQ(slot_name({.kind = Kind::rmsprop, .momentum = 0.5}, 1), "momentum");
 }
 
 }  // namespace

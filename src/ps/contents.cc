@@ -47,9 +47,10 @@ nlohmann::json describe(const ServerOptions& o, const Contents& c) {
           {"damp_stale", o.damp_stale},
           {"optimizer",
            {{"kind", optim::name_of(o.optimizer.kind)},
-            {"momentum", o.optimizer.momentum},
+            {"momentum", optim::momentum_of(o.optimizer)},
             {"beta1", o.optimizer.beta1},
             {"beta2", o.optimizer.beta2},
+            {"alpha", o.optimizer.alpha},
             {"epsilon", optim::epsilon_of(o.optimizer)},
             {"weight_decay", optim::weight_decay_of(o.optimizer)}}}};
 }

@@ -29,7 +29,7 @@ HeldPieces::HeldPieces(Desk& desk, const Contents& contents) : desk_(desk) {
     held->gate = std::construct_at(reinterpret_cast<Gate*>(room.data() + p.memory_at));
     held->values = {reinterpret_cast<float*>(room.data() + p.memory_at + sizeof(Gate)), p.count};
     if (options.role == Role::update) {
-      held->state.assign(static_cast<std::size_t>(optim::state_slots(options.optimizer.kind)),
+      held->state.assign(static_cast<std::size_t>(optim::state_slots(options.optimizer)),
                          std::vector<float>(p.count));
     }
     if (travels) held->inbox.assign(workers, std::vector<float>(p.count));

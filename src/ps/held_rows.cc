@@ -12,7 +12,7 @@ HeldRows::HeldRows(Desk& desk, const Contents& contents) : desk_(desk) {
   const ServerOptions& options = desk.options;
   const auto all = cut_tables(contents.tables, contents.partitions, options.servers);
   const auto workers = static_cast<std::size_t>(options.workers);
-  const auto slots = static_cast<std::size_t>(optim::state_slots(options.optimizer.kind));
+  const auto slots = static_cast<std::size_t>(optim::state_slots(options.optimizer));
   parts_.resize(all.size());
   for (std::uint32_t id = 0; id < all.size(); ++id) {
     const TablePart& p = all[id];

@@ -83,7 +83,7 @@ std::vector<float> reference(const optim::Settings& s, int workers, int steps) {
           p[i] -= s.lr * g;
           break;
         case optim::Kind::momentum:
-          m[i] = s.momentum * m[i] + g;
+          m[i] = optim::momentum_of(s) * m[i] + g;
           p[i] -= s.lr * m[i];
           break;
         case optim::Kind::adam:

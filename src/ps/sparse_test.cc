@@ -62,7 +62,7 @@ std::vector<float> reference(const optim::Settings& s, int workers, int steps) {
     }
     for (const auto& [i, g] : gradient) {
       if (s.kind == optim::Kind::sgd) p[i] -= s.lr * g;
-      if (s.kind == optim::Kind::momentum) p[i] -= s.lr * (m[i] = s.momentum * m[i] + g);
+      if (s.kind == optim::Kind::momentum) p[i] -= s.lr * (m[i] = optim::momentum_of(s) * m[i] + g);
       if (s.kind == optim::Kind::adagrad) p[i] -= s.lr * g / (std::sqrt(v[i] += g * g) + 1e-10);
       if (s.kind == optim::Kind::adam) {
         m[i] = s.beta1 * m[i] + (1 - s.beta1) * g;

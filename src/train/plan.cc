@@ -7,9 +7,37 @@
 
 namespace tutti::train {
 
+namespace {
+
+optim::Decay decay_of(const std::string& name) {
+  if (name == "step") return optim::Decay::step;
+  return name == "cosine" ? optim::Decay::cosine : optim::Decay::constant;
+}
+
+optim::Schedule schedule_of(const config::TrainConfig& c, const RunPlan& plan) {
+  optim::Schedule s{.warm_up = {.base_lr = c.lr, .growth = c.workers * c.accumulate, .scale_lr = c.scale_lr},
+                    .decay = decay_of(c.schedule),
+                    .drop_every = std::max<std::int64_t>(1, c.step_size) * plan.steps_per_epoch,
+                    .gamma = c.gamma,
+                    .end = c.schedule_steps > 0 ? c.schedule_steps : plan.total_steps,
+                    .min_lr = c.min_lr};
+  s.warm_up.steps =
+      c.warmup_steps >= 0 ? c.warmup_steps : std::min(plan.steps_per_epoch, (plan.total_steps + 4) / 5);
+  if (s.decay == optim::Decay::cosine && s.min_lr == 0 && s.end < plan.total_steps) {
+    throw ConfigError(fmt::format(
+        "--schedule cosine has a rate of 0 from step {} on, and the run has {}: it needs --min-lr, or from "
+        "its beginning a --schedule-steps of {}",
+        s.end, plan.total_steps, plan.total_steps));
+  }
+  return s;
+}
+
+}  // namespace
+
 RunPlan make_plan(const config::TrainConfig& c, std::size_t samples) {
   RunPlan plan;
-  plan.batch = c.global_batch > 0 ? c.global_batch / c.workers : c.batch;
+  plan.batch = c.global_batch > 0 ? c.global_batch / c.workers : c.batch * c.accumulate;
+  plan.micro_batch = plan.batch / c.accumulate;
   const auto n = static_cast<std::int64_t>(samples);
   if (plan.batch > n / c.workers) {
     throw ConfigError(
@@ -19,9 +47,7 @@ RunPlan make_plan(const config::TrainConfig& c, std::size_t samples) {
   plan.steps_per_epoch = static_cast<std::int64_t>(data::steps_per_epoch(
       samples, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(c.workers)));
   plan.total_steps = c.steps > 0 ? c.steps : std::max<std::int64_t>(c.epochs, 1) * plan.steps_per_epoch;
-  plan.warm_up = {.base_lr = c.lr, .workers = c.workers, .scale_lr = c.scale_lr};
-  plan.warm_up.steps =
-      c.warmup_steps >= 0 ? c.warmup_steps : std::min(plan.steps_per_epoch, (plan.total_steps + 4) / 5);
+  plan.schedule = schedule_of(c, plan);
   return plan;
 }
 
@@ -29,9 +55,11 @@ optim::Settings optimizer_settings(const config::TrainConfig& c) {
   optim::Settings s;
   s.kind = optim::parse_kind(c.optimizer);
   s.lr = c.lr;
-  s.momentum = c.momentum;
+  if (c.momentum >= 0) s.momentum = c.momentum;
   s.beta1 = c.beta1;
   s.beta2 = c.beta2;
+  s.alpha = c.alpha;
+  s.trust = c.trust;
   if (c.epsilon >= 0) s.epsilon = c.epsilon;
   if (c.weight_decay >= 0) s.weight_decay = c.weight_decay;
   optim::validate(s);
@@ -59,7 +87,8 @@ exchange::Tuning tuning_of(const config::TrainConfig& c) {
                      .partitions = config::parse_partitions(c),
                      .local_aggregation = c.local_aggregation,
                      .sync_every = c.sync_every,
-                     .moving_rate = c.moving_rate > 0 ? c.moving_rate : 0.9 / c.workers};
+                     .moving_rate = c.moving_rate > 0 ? c.moving_rate : 0.9 / c.workers,
+                     .clip_norm = c.clip_norm};
   t.servers = {.workers = pushers,
                .first_server = c.workers,
                .servers = c.servers,
@@ -67,7 +96,7 @@ exchange::Tuning tuning_of(const config::TrainConfig& c) {
                           .workers = pushers,
                           .backup = c.backup_workers,
                           .staleness = c.staleness},
-               .role = c.server_role == "update" ? ps::Role::update : ps::Role::mean,
+               .role = c.server_role == "sum" ? ps::Role::mean : ps::Role::update,
                .optimizer = optimizer_settings(c),
                .damp_stale = c.damp_stale,
                .timeout = timeout_of(c)};

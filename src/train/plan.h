@@ -11,17 +11,18 @@
 namespace tutti::train {
 
 struct RunPlan {
-  std::int64_t batch = 0;  // a worker
+  std::int64_t batch = 0;        // a worker and step
+  std::int64_t micro_batch = 0;  // of that, what is computed at a time
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
-  optim::WarmUp warm_up;
+  optim::Schedule schedule;
 
   // Epochs and steps both count from 0 here.
   std::int64_t epoch_of(std::int64_t step) const { return step / steps_per_epoch; }
   bool ends_epoch(std::int64_t steps_done) const { return steps_done % steps_per_epoch == 0; }
 };
 
-// Throws ConfigError if a global batch has more samples than the data.
+// Throws ConfigError if a global batch has more samples than the data, or a schedule ends before the run.
 RunPlan make_plan(const config::TrainConfig& config, std::size_t samples);
 
 // Throws ConfigError that names the flag.

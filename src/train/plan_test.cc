@@ -23,6 +23,23 @@ TEST(RunPlan, EpochsStepsAndGlobalBatchAgree) {
   EXPECT_EQ(make_plan(c, 60'000).batch, 50);
 }
 
+TEST(RunPlan, MicroBatchesMakeTheBatchLarger) {
+  config::TrainConfig c;
+  c.workers = 2;
+  c.batch = 50;
+  c.accumulate = 3;
+  c.scale_lr = true;
+  c.warmup_steps = 0;
+  const auto plan = make_plan(c, 3000);
+  EXPECT_EQ(plan.batch, 150);
+  EXPECT_EQ(plan.micro_batch, 50);
+  EXPECT_EQ(plan.steps_per_epoch, 10);
+  EXPECT_DOUBLE_EQ(optim::rate(plan.schedule, 0), 6 * c.lr);
+  c.global_batch = 60;
+  EXPECT_EQ(make_plan(c, 3000).batch, 30);
+  EXPECT_EQ(make_plan(c, 3000).micro_batch, 10);
+}
+
 TEST(RunPlan, BatchLargerThanTheDataIsRefused) {
   config::TrainConfig c;
   c.batch = 101;
@@ -40,9 +57,36 @@ TEST(RunPlan, WarmUpIsAtMostAFifthOfTheRun) {
   c.workers = 4;
   c.batch = 100;
   c.steps = 50;
-  EXPECT_EQ(make_plan(c, 60'000).warm_up.steps, 10);
+  EXPECT_EQ(make_plan(c, 60'000).schedule.warm_up.steps, 10);
   c.warmup_steps = 3;
-  EXPECT_EQ(make_plan(c, 60'000).warm_up.steps, 3);
+  EXPECT_EQ(make_plan(c, 60'000).schedule.warm_up.steps, 3);
+}
+
+TEST(RunPlan, StepsBetweenDropsAreCountedInEpochs) {
+  config::TrainConfig c;
+  c.batch = 100;
+  c.epochs = 9;
+  c.lr = 0.8;
+  c.schedule = "step";
+  c.step_size = 3;
+  c.gamma = 0.5;
+  const auto plan = make_plan(c, 1000);
+  EXPECT_EQ(optim::rate(plan.schedule, 29), 0.8);
+  EXPECT_EQ(optim::rate(plan.schedule, 30), 0.4);
+  EXPECT_EQ(optim::rate(plan.schedule, 89), 0.2);
+}
+
+TEST(RunPlan, CosineFallsOverTheRunUnlessItIsTold) {
+  config::TrainConfig c;
+  c.steps = 40;
+  c.schedule = "cosine";
+  EXPECT_EQ(make_plan(c, 1000).schedule.end, 40);
+  c.schedule_steps = 100;
+  EXPECT_EQ(make_plan(c, 1000).schedule.end, 100);
+  c.schedule_steps = 30;
+  EXPECT_THROW(make_plan(c, 1000), ConfigError);
+  c.min_lr = 1e-5;
+  EXPECT_EQ(optim::rate(make_plan(c, 1000).schedule, 35), 1e-5);
 }
 
 TEST(Quantile, IsByNearestRank) {

@@ -51,13 +51,15 @@ void check_same_run(const config::TrainConfig& now, const config::TrainConfig& t
   const nlohmann::json a = now;
   const nlohmann::json b = then;
   for (const char* key :
-       {"model",        "classes",      "image_size", "vocabulary",     "embedding",    "hidden",
-        "unroll",       "sampled",      "data",       "strategy",       "workers",      "batch",
-        "crop",         "flip",         "cutout",     "sync_batchnorm", "global_batch", "optimizer",
-        "lr",           "momentum",     "beta1",      "beta2",          "epsilon",      "weight_decay",
-        "scale_lr",     "warmup_steps", "seed",       "servers",        "server_role",  "backup_workers",
-        "staleness",    "damp_stale",   "pace_ms",    "sync_every",     "moving_rate",  "partitions",
-        "bucket_bytes", "algorithm",    "transport",  "memory_format",  "threads"}) {
+       {"model",          "classes",      "image_size", "vocabulary",    "embedding",      "hidden",
+        "unroll",         "sampled",      "data",       "strategy",      "workers",        "batch",
+        "global_batch",   "optimizer",    "lr",         "momentum",      "beta1",          "beta2",
+        "alpha",          "trust",        "epsilon",    "weight_decay",  "scale_lr",       "warmup_steps",
+        "schedule",       "step_size",    "gamma",      "min_lr",        "schedule_steps", "label_smoothing",
+        "accumulate",     "clip_norm",    "precision",  "seed",          "servers",        "server_role",
+        "backup_workers", "staleness",    "damp_stale", "pace_ms",       "sync_every",     "moving_rate",
+        "partitions",     "bucket_bytes", "algorithm",  "transport",     "memory_format",  "threads",
+        "crop",           "flip",         "cutout",     "sync_batchnorm"}) {
     if (a[key] != b[key]) {
       throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
                                     b[key].dump(), a[key].dump()));
@@ -163,6 +165,30 @@ config::TrainConfig config_of_run(const std::string& run_folder) {
 
 namespace {
 
+// Servers hold pieces of buckets: what looks at more than that is the workers' to do.
+void resolve_server_role(const exchange::Strategy& strategy, config::TrainConfig& c) {
+  const bool pieces = strategy.servers && !strategy.hybrid;
+  const bool sync = pieces && strategy.servers == ps::Consistency::sync;
+  std::string whole;
+  if (optim::needs_layers(optim::parse_kind(c.optimizer))) {
+    whole = fmt::format("--optimizer {} looks at whole layers", c.optimizer);
+  } else if (sync && c.clip_norm > 0) {
+    whole = fmt::format("--clip-norm {} takes the norm of the whole gradient", c.clip_norm);
+  }
+  if (c.server_role == "auto") c.server_role = sync && !whole.empty() ? "sum" : "update";
+  if (pieces && !whole.empty() && c.server_role == "update") {
+    throw ConfigError(fmt::format("--strategy {}: {}, and servers that update hold pieces; use {}",
+                                  c.strategy, whole,
+                                  sync ? "--server-role sum" : "ps-sync, hybrid or allreduce"));
+  }
+  if (!whole.empty() && c.backup_workers > 0) {
+    throw ConfigError(
+        fmt::format("{}, so workers update, and one that is late (--backup-workers {}) would "
+                    "miss updates; leave one of the two out",
+                    whole, c.backup_workers));
+  }
+}
+
 // Fits servers, workers and strategy together, or says why they do not fit.
 void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo& model,
                      config::TrainConfig& c) {
@@ -170,6 +196,7 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
     if (wrong) throw ConfigError(fmt::format("--strategy {}: {}", c.strategy, what));
   };
   const bool sync = strategy.servers == ps::Consistency::sync && !strategy.hybrid;
+  resolve_server_role(strategy, c);
   if (!strategy.servers) {
     refuse_if(
         c.servers > 0 || c.colocate,
@@ -193,8 +220,9 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
   refuse_if(
       !c.partitions.empty() && !exchange::takes_rows(strategy, tuning_of(c)),
       fmt::format("--partitions {} is for strategies that exchange embedding tables by rows: ps-* whose "
-                  "servers update, without --local-aggregation, and hybrid",
-                  c.partitions));
+                  "servers update, without --local-aggregation, and hybrid{}{}",
+                  c.partitions, strategy.servers ? "; here tables travel whole: " : "",
+                  strategy.servers ? exchange::why_whole_tables(tuning_of(c)) : ""));
   refuse_if(strategy.name == "hogwild" && c.transport == "tcp", "needs --transport shm");
   refuse_if(
       c.sync_batchnorm && (strategy.apart || strategy.drifts || c.backup_workers > 0),
@@ -203,14 +231,16 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
   if (c.pace_ms > 0) c.no_evaluate = true;  // there is nothing to evaluate
 }
 
-// Statistics over all workers need a sample from each in every step.
+// Statistics over all workers are made when all compute a part of the step.
 void check_synchronised(const config::TrainConfig& c, const RunPlan& plan, std::size_t samples) {
   if (!c.sync_batchnorm) return;
-  const auto last = samples % static_cast<std::size_t>(plan.batch * c.workers);
-  if (last > 0 && last < static_cast<std::size_t>(c.workers)) {
-    throw ConfigError(fmt::format(
-        "--sync-batchnorm: an epoch's last step has {} samples for {} workers; choose another --batch", last,
-        c.workers));
+  const std::int64_t last = static_cast<std::int64_t>(samples) % (plan.batch * c.workers);
+  const auto parts = [&](std::int64_t share) { return (share + plan.micro_batch - 1) / plan.micro_batch; };
+  if (parts(last / c.workers) != parts((last + c.workers - 1) / c.workers)) {
+    throw ConfigError(
+        fmt::format("--sync-batchnorm: the {} samples of an epoch's last step leave some of the {} workers "
+                    "without a share; choose another --batch",
+                    last, c.workers));
   }
 }
 
@@ -226,6 +256,10 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   exchange::algorithm_of(strategy, c.algorithm);
   optimizer_settings(c);
   const auto& model = models::find_model(c.model);
+  if (c.label_smoothing > 0 && model.own.classes == 0) {
+    throw ConfigError(fmt::format("--label-smoothing {} is for models that tell classes apart; {} does not",
+                                  c.label_smoothing, model.name));
+  }
   resolve_servers(strategy, model, c);
   std::optional<data::DatasetInfo> info;  // none: made up
   if (c.data != kSynthetic) info = data::find_dataset(c.data);
@@ -247,7 +281,8 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   const RunPlan plan = make_plan(c, samples);
   check_synchronised(c, plan, samples);
   // Fixed now, so that a longer run that goes on from this one has the same rates.
-  if (c.scale_lr) c.warmup_steps = plan.warm_up.steps;
+  if (c.scale_lr) c.warmup_steps = plan.schedule.warm_up.steps;
+  if (c.schedule == "cosine") c.schedule_steps = plan.schedule.end;
   if (!c.resume.empty()) prepare_resume(c, plan, prepared.setup);
   prepared.setup.config = std::move(c);
   return prepared;

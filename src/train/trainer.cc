@@ -19,6 +19,7 @@
 #include "train/pace.h"
 #include "train/partitions.h"
 #include "train/plan.h"
+#include "train/precision.h"
 #include "train/replica.h"
 
 namespace tutti::train {
@@ -88,6 +89,9 @@ class Trainer {
     const std::lock_guard lock(drawing);
     torch::manual_seed(config_.seed);
     auto model = models::make_model(config_.model, options_of(config_));
+    if (config_.label_smoothing > 0) {
+      dynamic_cast<models::Classifier&>(*model).smooth_labels(config_.label_smoothing);
+    }
     const torch::NoGradGuard no_grad;
     for (auto& p : model->parameters()) {
       if (channels_last_ && p.dim() == 4) p.set_data(p.data().contiguous(torch::MemoryFormat::ChannelsLast));
@@ -122,9 +126,11 @@ class Trainer {
                      config_.seed);
     }
     replica_->buckets.on_gradient([this](grad::ParamId id) {
+      if (accumulating_) return;
       pacer_ && pacer_->rehearsing() ? pacer_->note(id) : exchange().on_gradient(id);
     });
     replica_->tables.on_gradient([this](std::size_t table) {
+      if (accumulating_) return;
       pacer_ && pacer_->rehearsing() ? pacer_->note_table(table) : rows()->on_gradient(table);
     });
   }
@@ -159,8 +165,15 @@ class Trainer {
 
   // Which parameters go which way, from how much of each embedding a step touches.
   void decide_routes(const std::vector<double>& densities) {
+    if (!exchange::takes_rows(strategy_, tuning_)) {
+      if (strategy_.servers && !embeddings_.empty()) {
+        emit(observe::Note{
+            fmt::format("embedding tables travel whole: {}", exchange::why_whole_tables(tuning_))});
+      }
+      return;
+    }
     if (!strategy_.hybrid) {
-      if (exchange::takes_rows(strategy_, tuning_)) by_rows_ = embeddings_;
+      by_rows_ = embeddings_;
       return;
     }
     cluster_ = exchange::measure_cluster(all_, config_.servers);
@@ -258,7 +271,7 @@ class Trainer {
   // Forward, backward, exchange, update. `begin` is when the step began to wait for its data.
   void step(const data::Batch& batch, data::Loader& loader, Clock::time_point begin) {
     const auto index = static_cast<std::int64_t>(batch.step);
-    const double lr = optim::scaled_lr(plan_.warm_up, index);
+    const double lr = optim::rate(plan_.schedule, index);
     replica_->updater.begin_step(index + 1, lr);
     // Seeded by the step, so that a resumed run draws what the undisturbed one drew.
     torch::manual_seed(mix_seed({config_.seed, batch.step, static_cast<std::uint64_t>(to_int(all_.rank()))}));
@@ -281,6 +294,7 @@ class Trainer {
                            .samples = static_cast<std::int64_t>(batch.global_count),
                            .loss = loss.value_or(0),
                            .lr = lr,
+                           .gradient_norm = replica_->updater.gradient_norm(),
                            .step_ms = series_.step.back(),
                            .compute_ms = series_.compute.back(),
                            .exchange_ms = series_.exchange.back(),
@@ -304,15 +318,39 @@ class Trainer {
     }
   }
 
+  // One micro batch after the other. Their gradients add up where they lie; they are final in the last one.
   double forward_and_backward(const data::Batch& batch) {
+    const models::Batch whole = as_batch(batch);
+    const auto count = static_cast<std::int64_t>(batch.count);
+    double loss = 0;
+    for (std::int64_t first = 0; first < count; first += plan_.micro_batch) {
+      const std::int64_t n = std::min(plan_.micro_batch, count - first);
+      models::Batch part;
+      for (const auto& field : whole) part.push_back(field.narrow(0, first, n));
+      accumulating_ = first + n < count;
+      try {
+        loss += forward_and_backward(part, batch) * static_cast<double>(n) / static_cast<double>(count);
+      } catch (const c10::Error& e) {
+        refuse_without_kernel(e, config_.model);
+        throw;
+      }
+    }
+    return loss;
+  }
+
+  double forward_and_backward(const models::Batch& part, const data::Batch& batch) {
     const auto begin = Clock::now();
-    torch::Tensor loss = model_->loss(as_batch(batch));
+    torch::Tensor loss;
+    {
+      const Autocast autocast(config_.precision == "bf16");
+      loss = model_->loss(part);
+    }
     const auto forward_done = Clock::now();
     trace_.add(Lane::compute, "forward", begin, forward_done);
     // The mean of the ranks' gradients shall be the gradient of the mean over all samples, also where the
     // last batch of an epoch is not shared evenly.
     const double weight =
-        static_cast<double>(batch.count) * all_.world() / static_cast<double>(batch.global_count);
+        static_cast<double>(part.front().size(0)) * all_.world() / static_cast<double>(batch.global_count);
     (weight == 1.0 ? loss : loss * weight).backward();
     trace_.add(Lane::compute, "backward", forward_done, Clock::now());
     const auto value = loss.item<double>();
@@ -512,6 +550,7 @@ class Trainer {
   double slowdown_ = 1;
   std::optional<Pacer> pacer_;
   std::chrono::duration<double> last_compute_{};
+  bool accumulating_ = false;  // more micro batches of the step follow
   std::int64_t samples_ = 0;
   StepSeries series_;
   std::optional<Evaluation> evaluation_;

@@ -8,14 +8,10 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/diff.h"
 #include "data/bars_fixture.h"
-#include "net/inproc.h"
+#include "train/run_fixture.h"
 
 namespace tutti::train {
 namespace {
-
-struct NullSink final : observe::EventSink {
-  void emit(const observe::Event&) override {}
-};
 
 class TrainerTest : public ::testing::Test {
  protected:
@@ -38,19 +34,7 @@ class TrainerTest : public ::testing::Test {
     return train_as(prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup);
   }
 
-  static nlohmann::json train_as(const train::Setup& setup) {
-    make_run_folder(setup);
-    const int workers = setup.config.workers;
-    nlohmann::json summary;
-    net::run_as_threads(net::Medium::memory, workers + setup.config.servers, std::chrono::seconds(100),
-                        [&](net::Transport& t) {
-                          if (to_int(t.rank()) >= workers) return serve(setup, t);
-                          NullSink sink;
-                          const auto s = train(setup, t, sink);
-                          if (!s.is_null()) summary = s;
-                        });
-    return summary;
-  }
+  static nlohmann::json train_as(const train::Setup& setup) { return fixture::run(setup).summary; }
 
   ScratchFolder folder_;
 };

@@ -1,0 +1,44 @@
+// A whole run inside a test: workers and servers as threads.
+#pragma once
+
+#include "net/inproc.h"
+#include "train/trainer.h"
+
+namespace tutti::train::fixture {
+
+// Keeps what rank 0 tells.
+struct Events final : observe::EventSink {
+  void emit(const observe::Event& event) override { all.push_back(event); }
+
+  template <typename Kind>
+  std::vector<Kind> of() const {
+    std::vector<Kind> found;
+    for (const auto& event : all) {
+      if (const auto* one = std::get_if<Kind>(&event)) found.push_back(*one);
+    }
+    return found;
+  }
+  std::vector<observe::Event> all;
+};
+
+struct Finished {
+  nlohmann::json summary;
+  Events events;
+};
+
+inline Finished run(const Setup& setup) {
+  make_run_folder(setup);
+  const int workers = setup.config.workers;
+  Finished result;
+  net::run_as_threads(net::Medium::memory, workers + setup.config.servers, std::chrono::seconds(100),
+                      [&](net::Transport& t) {
+                        if (to_int(t.rank()) >= workers) return serve(setup, t);
+                        Events unheard;
+                        const bool first = to_int(t.rank()) == 0;
+                        const auto summary = train(setup, t, first ? result.events : unheard);
+                        if (first) result.summary = summary;
+                      });
+  return result;
+}
+
+}  // namespace tutti::train::fixture
