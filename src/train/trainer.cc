@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
-#include <numeric>
 #include <thread>
 
 #include "base/error.h"
@@ -12,13 +11,12 @@
 #include "data/loader.h"
 #include "exchange/router.h"
 #include "net/group.h"
-#include "train/evaluate.h"
-#include "train/measure.h"
 #include "train/open_data.h"
 #include "train/pace.h"
 #include "train/partitions.h"
 #include "train/plan.h"
 #include "train/replica.h"
+#include "train/summary.h"
 
 namespace tutti::train {
 namespace {
@@ -263,7 +261,7 @@ class Trainer {
     series_.exchange.push_back(milliseconds(times.busy));
     series_.exposed.push_back(milliseconds(times.exposed));
     if (loss) series_.loss.push_back(*loss);
-    samples_ += static_cast<std::int64_t>(batch.count);
+    series_.samples += static_cast<std::int64_t>(batch.count);
     emit(observe::StepDone{.step = strategy_.apart ? exchange().steps_done() : index + 1,
                            .total_steps = plan_.total_steps,
                            .epoch = plan_.epoch_of(index) + 1,
@@ -372,99 +370,25 @@ class Trainer {
     emit(observe::CheckpointSaved{done, path.string()});
   }
 
-  RankReport report() {
-    RankReport r;
-    r.compute_ms = quantile(series_.compute, 0.5);
-    r.exchange_ms = quantile(series_.exchange, 0.5);
-    r.exposed_exchange_ms = quantile(series_.exposed, 0.5);
-    const std::size_t tail = std::min(series_.loss.size(), static_cast<std::size_t>(plan_.steps_per_epoch));
-    if (tail > 0) {
-      r.train_loss =
-          std::accumulate(series_.loss.end() - static_cast<std::ptrdiff_t>(tail), series_.loss.end(), 0.0) /
-          static_cast<double>(tail);
-    }
-    r.steps = static_cast<std::int64_t>(series_.step.size());
-    r.samples = samples_;
-    r.seconds = std::accumulate(series_.step.begin(), series_.step.end(), 0.0) / 1000.0;
-    r.bytes_sent = bytes_before_ + exchange().bytes_sent();
-    r.parameters_sha256 = to_hex(
-        checkpoint::parameters_digest(snapshot_model(replica_->buckets, replica_->tables, buffers_).views()));
-    return r;
-  }
-
   nlohmann::json summarise() {
-    const auto texts = collectives::gather_text(all_, nlohmann::json(report()).dump(), "reports");
-    const auto traces =
-        collectives::gather_text(all_, config_.trace ? trace_.events().dump() : "[]", "traces");
+    const auto digest =
+        checkpoint::parameters_digest(snapshot_model(replica_->buckets, replica_->tables, buffers_).views());
+    const auto ranks = gather_reports(
+        all_,
+        make_report(series_, plan_.steps_per_epoch, bytes_before_ + exchange().bytes_sent(), to_hex(digest)));
+    if (config_.trace) write_trace(all_, trace_, std::filesystem::path(config_.out) / "trace.json");
     if (!first()) return nullptr;
-    std::vector<RankReport> ranks;
-    for (const auto& text : texts) ranks.push_back(nlohmann::json::parse(text).get<RankReport>());
-    if (config_.trace) {
-      std::vector<nlohmann::json> parsed;
-      for (const auto& text : traces) parsed.push_back(nlohmann::json::parse(text));
-      write_file_atomically(std::filesystem::path(config_.out) / "trace.json",
-                            observe::join_traces(parsed).dump());
-    }
-    return make_summary(ranks);
-  }
-
-  nlohmann::json make_summary(const std::vector<RankReport>& ranks) {
-    const auto mean = [&](auto member) {
-      double sum = 0;
-      for (const RankReport& r : ranks) sum += static_cast<double>(r.*member);
-      return sum / static_cast<double>(ranks.size());
-    };
-    auto replicas = nlohmann::json::array();
-    for (const RankReport& r : ranks) replicas.push_back(r.parameters_sha256);
-    double seconds = 0;
-    double gradients = 0;
-    double samples = 0;
-    auto steps = nlohmann::json::array();
-    for (const RankReport& r : ranks) {
-      seconds = std::max(seconds, r.seconds);
-      gradients += static_cast<double>(r.steps);
-      samples += static_cast<double>(r.samples);
-      steps.push_back(r.steps);
-    }
-    nlohmann::json s = {
-        {"model", config_.model},
-        {"data", config_.data},
-        {"strategy", config_.strategy},
-        {"workers", config_.workers},
-        {"servers", config_.servers},
-        {"steps", plan_.total_steps},
-        {"batch_per_worker", plan_.batch},
-        {"seed", config_.seed},
-        {"reproducible", false},
-        {"samples_per_second", samples / seconds},
-        {"steps_per_second", static_cast<double>(plan_.total_steps - setup_.first_step) / seconds},
-        {"gradients_per_second", gradients / seconds},
-        {"steps_per_worker", steps},
-        {"pace_ms", config_.pace_ms},
-        {"slow", config_.slow},
-        {"step_ms", {{"median", quantile(series_.step, 0.5)}, {"p90", quantile(series_.step, 0.9)}}},
-        {"compute_ms", mean(&RankReport::compute_ms)},
-        {"exchange_ms", mean(&RankReport::exchange_ms)},
-        {"exposed_exchange_ms", mean(&RankReport::exposed_exchange_ms)},
-        {"bytes_sent_per_worker", static_cast<std::uint64_t>(mean(&RankReport::bytes_sent))},
-        {"bytes_sent_per_server", 0},
-        {"train_loss", mean(&RankReport::train_loss)},
-        {"test_loss", nullptr},
-        {"test_accuracy", nullptr},
-        {"wall_seconds", milliseconds(Clock::now() - born_) / 1000.0},
-        {"parameters_sha256", ranks[0].parameters_sha256},
-        {"replicas_sha256", replicas},
-        {"config", config_},
-        {"version", kVersion}};
+    auto s = make_summary({.config = config_,
+                           .plan = plan_,
+                           .series = series_,
+                           .first_step = setup_.first_step,
+                           .wall_seconds = milliseconds(Clock::now() - born_) / 1000.0,
+                           .evaluation = evaluation_},
+                          ranks);
     s.update(exchange().report());
     if (!routes_.empty()) s["routes"] = routes_;
     if (!by_rows_.empty()) s["partitions"] = tuning_.partitions;
     if (search_) s["partition_search"] = search_->report();
-    if (pacer_) s["train_loss"] = nullptr;
-    if (evaluation_) {
-      s["test_loss"] = evaluation_->loss;
-      s["test_accuracy"] = evaluation_->accuracy;
-    }
     return s;
   }
 
@@ -501,7 +425,6 @@ class Trainer {
   double slowdown_ = 1;
   std::optional<Pacer> pacer_;
   std::chrono::duration<double> last_compute_{};
-  std::int64_t samples_ = 0;
   StepSeries series_;
   std::optional<Evaluation> evaluation_;
 };
