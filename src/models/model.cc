@@ -57,9 +57,21 @@ Score Classifier::score(const Batch& batch) {
   const auto sum = F::cross_entropy(scores, classes, F::CrossEntropyFuncOptions().reduction(torch::kSum));
   const auto best = std::get<1>(scores.topk(std::min<std::int64_t>(5, scores.size(1)), 1));
   return {.loss = sum.item<double>(),
-          .correct = scores.argmax(1).eq(classes).sum().item<double>(),
-          .top5 = best.eq(classes.unsqueeze(1)).sum().item<double>(),
-          .samples = static_cast<double>(classes.size(0))};
+          .samples = static_cast<double>(classes.size(0)),
+          .counts = {scores.argmax(1).eq(classes).sum().item<double>(),
+                     best.eq(classes.unsqueeze(1)).sum().item<double>()}};
+}
+
+Figure mean_loss() {
+  return {"loss", true, [](const Score& sums) { return sums.loss / sums.samples; }};
+}
+
+Figure share(std::string_view name, std::size_t place) {
+  return {name, false, [place](const Score& sums) { return sums.counts[place] / sums.samples; }};
+}
+
+Measures classification() {
+  return {.counts = 2, .figures = {mean_loss(), share("accuracy", 0), share("top5", 1)}};
 }
 
 ModelOptions ModelInfo::complete(const ModelOptions& options) const {

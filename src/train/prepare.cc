@@ -10,6 +10,7 @@
 #include "models/model.h"
 #include "train/open_data.h"
 #include "train/plan.h"
+#include "train/target.h"
 
 namespace tutti::train {
 namespace {
@@ -212,6 +213,7 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   optimizer_settings(c);
   const auto& model = models::find_model(c.model);
   resolve_servers(strategy, model, c);
+  target_of(c, model);
   std::optional<data::DatasetInfo> info;  // none: made up
   if (c.data != kSynthetic) info = data::find_dataset(c.data);
   info ? check_fits(model, *info, c) : void(model.fields(options_of(c)));

@@ -70,12 +70,12 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
       {"strategy", config.strategy},
       {"workers", config.workers},
       {"servers", config.servers},
-      {"steps", run.plan.total_steps},
+      {"steps", run.steps},
       {"batch_per_worker", run.plan.batch},
       {"seed", config.seed},
       {"reproducible", false},
       {"samples_per_second", mean(ranks, &RankReport::samples) * count / seconds},
-      {"steps_per_second", static_cast<double>(run.plan.total_steps - run.first_step) / seconds},
+      {"steps_per_second", static_cast<double>(run.steps - run.first_step) / seconds},
       {"gradients_per_second", mean(ranks, &RankReport::steps) * count / seconds},
       {"steps_per_worker", list(ranks, &RankReport::steps)},
       {"pace_ms", config.pace_ms},
@@ -95,9 +95,17 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
       {"config", config},
       {"version", kVersion}};
   if (config.pace_ms == 0) s["train_loss"] = mean(ranks, &RankReport::train_loss);
+  if (run.words_a_sample > 0) {
+    s["words_per_second"] = s["samples_per_second"].get<double>() * static_cast<double>(run.words_a_sample);
+  }
   if (run.evaluation) {
-    s["test_loss"] = run.evaluation->loss;
-    s["test_accuracy"] = run.evaluation->accuracy;
+    for (const auto& [name, value] : run.evaluation->figures) s["test_" + name] = value;
+  }
+  if (run.target) {
+    s["target"] = {{"figure", run.target->figure}, {"value", run.target->value}};
+    s["reached"] = run.seconds_to_target.has_value();
+    s["time_to_target_seconds"] = nullptr;
+    if (run.seconds_to_target) s["time_to_target_seconds"] = *run.seconds_to_target;
   }
   return s;
 }

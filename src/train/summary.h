@@ -12,6 +12,7 @@
 #include "train/evaluate.h"
 #include "train/measure.h"
 #include "train/plan.h"
+#include "train/target.h"
 
 namespace tutti::train {
 
@@ -46,8 +47,12 @@ struct RunRecord {
   const RunPlan& plan;
   const StepSeries& series;  // rank 0's
   std::int64_t first_step = 0;
+  std::int64_t steps = 0;           // that the model has behind it
+  std::int64_t words_a_sample = 0;  // that a language model foretells; 0: it has none
   double wall_seconds = 0;
   std::optional<Evaluation> evaluation = std::nullopt;  // the last
+  std::optional<Target> target = std::nullopt;
+  std::optional<double> seconds_to_target = std::nullopt;
 };
 
 nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>& ranks);

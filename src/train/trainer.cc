@@ -58,7 +58,8 @@ class Trainer {
     next_ = loader.next();
     decide_routes(measure_densities(*next_));
     start_from_the_same_weights();
-    while (exchange().steps_done() < plan_.total_steps && (next_ || loader.has_next())) {
+    training_since_ = Clock::now();
+    while (!over_ && exchange().steps_done() < plan_.total_steps && (next_ || loader.has_next())) {
       auto begin = Clock::now();
       const data::Batch batch = next_ ? *std::exchange(next_, std::nullopt) : loader.next();
       trace_.add(Lane::waiting, "data", begin, Clock::now());
@@ -69,6 +70,7 @@ class Trainer {
       step(batch, loader, begin);
       after_step();
     }
+    if (target_ && apart_) end_call_.conclude();
     exchange().finish(exchange::Afterwards::nothing);
     conclude();
     return summarise();
@@ -319,18 +321,33 @@ class Trainer {
     const bool epoch_done = passed(plan_.steps_per_epoch);
     // Where workers do not keep step, or differ, nobody waits for the others here: rank 0 looks at what it
     // has.
-    const bool together = !strategy_.apart && !strategy_.drifts && config_.backup_workers == 0;
     const bool due = config_.checkpoint_every > 0 ? passed(config_.checkpoint_every) : epoch_done;
-    if (together && (epoch_done || due)) buffers_.average(all_);
-    if (!config_.no_evaluate && epoch_done && (together || first())) {
-      evaluate_now(steps_seen_, together ? &all_ : nullptr);
-    }
+    const bool to_evaluate =
+        !config_.no_evaluate && (config_.evaluate_every > 0 ? passed(config_.evaluate_every) : epoch_done);
+    if (together_ && (epoch_done || due || to_evaluate)) buffers_.average(all_);
+    if (to_evaluate && (together_ || first())) evaluate_now(steps_seen_, together_ ? &all_ : nullptr);
+    if (target_ && end_here(to_evaluate)) return;
     if (first() && due) {
       exchange().fetch_state();
       save(steps_seen_);
     }
-    if (epoch_done && together) reroute();
+    if (epoch_done && together_) reroute();
     if (search_) search_partitions();
+  }
+
+  // Whether the target is reached: everyone says the same after the same step, or, where workers do not keep
+  // step, when rank 0's word comes.
+  bool end_here(bool evaluated) {
+    if (apart_) {
+      if (first() && reached_after_) end_call_.tell(true);
+      over_ = first() ? reached_after_.has_value() : end_call_.heard();
+    } else if (evaluated) {
+      std::int32_t reached = reached_after_ ? 1 : 0;
+      if (strategy_.drifts) all_.broadcast({&reached, 1, DType::i32}, Rank{0}, "target");
+      over_ = reached == 1;
+    }
+    if (over_) last_step_ = steps_seen_;
+    return over_;
   }
 
   void search_partitions() {
@@ -348,18 +365,23 @@ class Trainer {
   // Everyone is here, with the same parameters.
   void conclude() {
     buffers_.average(all_);
-    if (!config_.no_evaluate) evaluate_now(plan_.total_steps, &all_);
-    if (first()) save(plan_.total_steps);
+    const bool just_evaluated = over_ && together_;
+    if (!config_.no_evaluate && !just_evaluated) evaluate_now(last_step_, &all_);
+    if (first()) save(last_step_);
   }
 
   void evaluate_now(std::int64_t done, collectives::Communicator* all) {
-    if (rows() != nullptr && done < plan_.total_steps) rows()->fetch_all();
-    evaluation_ = evaluate(*model_, channels_last_, *test_, all);
+    if (rows() != nullptr && done < last_step_) rows()->fetch_all();
+    evaluation_ = evaluate(*model_, info_.measures, channels_last_, *test_, all);
     emit(observe::Evaluated{.step = done,
                             .epoch = plan_.epoch_of(done - 1) + 1,
                             .samples = evaluation_->samples,
-                            .loss = evaluation_->loss,
-                            .accuracy = evaluation_->accuracy});
+                            .figures = evaluation_->figures});
+    if (target_ && !reached_after_ && target_->reached_by(*evaluation_)) {
+      reached_after_ = milliseconds(Clock::now() - training_since_) / 1000.0;
+      emit(observe::Note{
+          fmt::format("{} {} is reached after {:.1f} s", target_->figure, target_->value, *reached_after_)});
+    }
   }
 
   void save(std::int64_t done) {
@@ -382,8 +404,12 @@ class Trainer {
                            .plan = plan_,
                            .series = series_,
                            .first_step = setup_.first_step,
+                           .steps = last_step_,
+                           .words_a_sample = info_.complete(options_of(config_)).unroll,
                            .wall_seconds = milliseconds(Clock::now() - born_) / 1000.0,
-                           .evaluation = evaluation_},
+                           .evaluation = evaluation_,
+                           .target = target_,
+                           .seconds_to_target = reached_after_},
                           ranks);
     s.update(exchange().report());
     if (!routes_.empty()) s["routes"] = routes_;
@@ -400,6 +426,8 @@ class Trainer {
   const std::vector<Field> fields_ = info_.fields(options_of(config_));
   const bool channels_last_;
   const exchange::Strategy& strategy_;
+  const bool apart_ = strategy_.apart || config_.backup_workers > 0;  // workers do not keep step
+  const bool together_ = !apart_ && !strategy_.drifts;  // and all have the same parameters after each
   std::unique_ptr<data::Samples> training_;
   std::unique_ptr<data::Samples> test_;
   RunPlan plan_;
@@ -427,6 +455,12 @@ class Trainer {
   std::chrono::duration<double> last_compute_{};
   StepSeries series_;
   std::optional<Evaluation> evaluation_;
+  const std::optional<Target> target_ = target_of(config_, info_);
+  std::optional<double> reached_after_;  // seconds
+  Clock::time_point training_since_;
+  bool over_ = false;  // before its time
+  std::int64_t last_step_ = plan_.total_steps;
+  EndCall end_call_{workers_};
 };
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "checkpoint/checkpoint.h"
@@ -61,6 +63,7 @@ TEST_F(TrainerTest, LearnsAndWritesWhatTheContractNames) {
   c.trace = true;
   const auto s = train_here(c);
   EXPECT_GT(s.at("test_accuracy").get<double>(), 0.9);
+  EXPECT_GE(s.at("test_top5"), s.at("test_accuracy"));
   for (const char* key : {"model",
                           "data",
                           "strategy",
@@ -89,6 +92,59 @@ TEST_F(TrainerTest, LearnsAndWritesWhatTheContractNames) {
   EXPECT_EQ(nlohmann::json::parse(read_file(std::filesystem::path(c.out) / "summary.json")), s);
   EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(c.out) / "trace.json"));
   EXPECT_EQ(checkpoint::latest(c.out)->step, 60);
+}
+
+TEST_F(TrainerTest, EndsWhenTheTargetIsReachedUnderEveryStrategy) {
+  for (const std::string strategy : {"allreduce", "reduce-broadcast", "ps-sync", "ps-async", "ps-ssp",
+                                     "hogwild", "easgd", "local-sgd", "backup"}) {
+    auto c = config("until-" + strategy, 2);
+    c.strategy = strategy == "backup" ? "ps-sync" : strategy;
+    c.backup_workers = strategy == "backup" ? 1 : 0;
+    c.steps = 3000;
+    c.evaluate_every = 5;
+    c.until = "accuracy=0.5";
+    const auto s = train_here(c);
+    const auto steps = s.at("steps").get<std::int64_t>();
+    EXPECT_TRUE(s.at("reached")) << strategy;
+    EXPECT_LT(steps, 3000) << strategy;
+    EXPECT_GT(s.at("time_to_target_seconds"), 0.0) << strategy;
+    EXPECT_EQ(s.at("target"), (nlohmann::json{{"figure", "accuracy"}, {"value", 0.5}}));
+    EXPECT_EQ(checkpoint::latest(c.out)->step, steps) << strategy;
+    EXPECT_EQ(s["replicas_sha256"][0], s["replicas_sha256"][1]) << strategy;
+  }
+}
+
+TEST_F(TrainerTest, ATargetThatIsNotReachedIsSaid) {
+  auto c = config("run", 2);
+  c.strategy = "ps-async";
+  c.until = "loss=0";
+  const auto s = train_here(c);
+  EXPECT_FALSE(s.at("reached"));
+  EXPECT_TRUE(s.at("time_to_target_seconds").is_null());
+  EXPECT_EQ(s.at("steps"), 8);
+}
+
+TEST_F(TrainerTest, FiguresOfTheModelAreInTheSummary) {
+  auto c = config("words", 2);
+  c.model = "lstm-lm";
+  c.data = "synthetic";
+  c.vocabulary = 50;
+  c.embedding = 4;
+  c.hidden = 8;
+  c.unroll = 5;
+  c.sampled = 10;
+  c.steps = 2;
+  auto s = train_here(c);
+  EXPECT_NEAR(s.at("test_perplexity"), std::exp(s.at("test_loss").get<double>()), 1e-6);
+  EXPECT_NEAR(s.at("words_per_second"), 5 * s.at("samples_per_second").get<double>(), 1e-6);
+  c = config("clicks", 2);
+  c.model = "wide-deep";
+  c.data = "synthetic";
+  c.steps = 2;
+  s = train_here(c);
+  EXPECT_GT(s.at("test_auc"), 0.0);
+  EXPECT_LT(s.at("test_auc"), 1.0);
+  EXPECT_FALSE(s.contains("words_per_second"));
 }
 
 TEST_F(TrainerTest, ResumedRunEndsWithTheSameBitsAsAnUndisturbedOne) {
@@ -164,6 +220,7 @@ TEST_F(TrainerTest, BadInputIsRefusedBeforeAnythingIsWritten) {
   expect_refused([](auto& c) { c.workers = 0; }, "--workers");
   expect_refused([](auto& c) { c.workers = 2; }, "local");
   expect_refused([](auto& c) { c.batch = 301; }, "larger than the data");
+  expect_refused([](auto& c) { c.until = "perplexity=9"; }, "it has: loss, accuracy, top5");
   expect_refused([](auto& c) { c.resume = "/no/such/run"; }, "/no/such/run");
 }
 
