@@ -14,6 +14,7 @@
 #include "exchange/overlapped.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
+#include "grad/bucket_walk.h"
 #include "grad/countdown.h"
 
 namespace tutti::exchange {
@@ -29,6 +30,7 @@ class Servers final : public Exchange {
 
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId id) override;
+  void finish_phase(std::size_t phase) override;
   void finish_step() override;
   std::int64_t steps_done() const override;
   void fetch_state() override;
@@ -40,6 +42,8 @@ class Servers final : public Exchange {
 
  private:
   void push(std::size_t bucket);
+  void push_rest(std::size_t end);
+  void take_in(std::size_t bucket);
   bool servers_update() const { return options_.role == ps::Role::update; }
   // Versions of a piece that make a step of the model.
   std::int64_t versions_a_step() const;
@@ -49,8 +53,10 @@ class Servers final : public Exchange {
   const Parts parts_;
   const ps::ServerOptions& options_;
   grad::Countdown countdown_;
+  grad::BucketWalk walk_;
   std::vector<bool> pushed_;
   std::int64_t steps_before_ = 0;  // servers that only average count from the start of this run
+  Clock::duration exposed_{};      // of the step in progress
   ExchangeTimes times_;
   std::vector<ps::ServerReport> reports_;
   ps::Client client_;
@@ -66,6 +72,7 @@ class AggregatedServers final : public Exchange {
 
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId id) override { inner_.on_gradient(id); }
+  void finish_phase(std::size_t phase) override { inner_.finish_phase(phase); }
   void finish_step() override { inner_.finish_step(); }
   std::int64_t steps_done() const override { return inner_.steps_done(); }
   void fetch_state() override;

@@ -43,6 +43,10 @@ std::string names_of_options(const ModelOptions& own) {
 
 }  // namespace
 
+std::vector<Phase> Model::phases() {
+  return {{"", [this](const Batch& batch) { return loss(batch); }}};
+}
+
 std::vector<torch::Tensor> Model::rows_read(const Batch&) const {
   return {};
 }

@@ -45,10 +45,19 @@ Figure mean_loss();
 // The part of the samples that was counted at this place.
 Figure share(std::string_view name, std::size_t place);
 
+// A part of a step: what it makes small, and by which parameters.
+struct Phase {
+  std::string trains;  // those whose names begin with it, and with no earlier phase's
+  std::function<torch::Tensor(const Batch&)> loss;
+};
+
 class Model : public torch::nn::Module {
  public:
-  // What training makes small: the mean over the batch.
+  // What training makes small: the mean over the batch, of all phases together.
   virtual torch::Tensor loss(const Batch& batch) = 0;
+  // A step's parts, in order: each sees what those before it have learned. One with all parameters, unless a
+  // model says otherwise. The model outlives them.
+  virtual std::vector<Phase> phases();
   // What evaluation counts, as the model's measures say.
   virtual Score score(const Batch& batch) = 0;
   // The rows that the batch reads of each embedding table, in the order of the tables among the parameters.

@@ -103,8 +103,9 @@ class Trainer {
   void make_replica(const std::vector<std::string>& by_rows) {
     pacer_.reset();
     replica_.reset();
-    replica_.emplace(Surroundings{*model_, strategy_, tuning_, config_.bucket_bytes, everyone_, all_, trace_},
-                     by_rows);
+    replica_.emplace(
+        Surroundings{*model_, phases_, strategy_, tuning_, config_.bucket_bytes, everyone_, all_, trace_},
+        by_rows);
     if (config_.pace_ms > 0) {
       const std::chrono::duration<double, std::milli> step(config_.pace_ms * slowdown_);
       pacer_.emplace(replica_->buckets, replica_->tables, std::chrono::duration_cast<Clock::duration>(step),
@@ -232,8 +233,15 @@ class Trainer {
   // The loss, if one was computed.
   std::optional<double> compute(const data::Batch& batch) {
     if (pacer_) {
-      pacer_->run([this](grad::ParamId id) { exchange().on_gradient(id); },
-                  [this](std::size_t table) { rows()->on_gradient(table); });
+      std::size_t phase = 0;
+      pacer_->run(
+          [&](grad::ParamId id) {
+            const auto& buckets = replica_->buckets;
+            for (; phase < buckets.layout(buckets.bucket_of(id)).phase; ++phase)
+              exchange().finish_phase(phase);
+            exchange().on_gradient(id);
+          },
+          [this](std::size_t table) { rows()->on_gradient(table); });
       return std::nullopt;
     }
     if (batch.count == 0) return std::nullopt;
@@ -293,9 +301,20 @@ class Trainer {
     }
   }
 
+  // Phase by phase; the loss of all together.
   double forward_and_backward(const data::Batch& batch) {
+    double sum = 0;
+    for (std::size_t p = 0; p < phases_.size(); ++p) {
+      if (p > 0 && !pacer_) exchange().finish_phase(p - 1);
+      replica_->buckets.begin_phase(p);
+      sum += forward_and_backward(batch, phases_[p]);
+    }
+    return sum;
+  }
+
+  double forward_and_backward(const data::Batch& batch, const models::Phase& phase) {
     const auto begin = Clock::now();
-    torch::Tensor loss = model_->loss(as_batch(batch));
+    torch::Tensor loss = phase.loss(as_batch(batch));
     const auto forward_done = Clock::now();
     trace_.add(Lane::compute, "forward", begin, forward_done);
     // The mean of the ranks' gradients shall be the gradient of the mean over all samples, also where the
@@ -437,6 +456,7 @@ class Trainer {
   collectives::Communicator all_;  // the workers
   observe::Trace trace_;
   std::shared_ptr<models::Model> model_;
+  const std::vector<models::Phase> phases_ = model_->phases();
   const Buffers buffers_{*model_};
   const std::vector<std::string> embeddings_ = grad::embedding_names(*model_);
   std::vector<std::string> by_rows_;  // of these, which travel as rows
