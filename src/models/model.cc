@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "models/alexnet.h"
 #include "models/deepfam.h"
+#include "models/gan_mnist.h"
 #include "models/lstm_lm.h"
 #include "models/mnist_cnn.h"
 #include "models/mobilenet.h"
@@ -102,6 +103,7 @@ const std::vector<ModelInfo>& all_models() {
       mnist_cnn(),       wide_deep(),         alexnet(),       vgg(16),       vgg(19),       resnet(50),
       resnet(152),       mobilenetv2(),       alexnet_cifar(), vgg_cifar(16), vgg_cifar(19), resnet_cifar(50),
       resnet_cifar(152), mobilenetv2_cifar(), rnn_mnist(),     deepfam(),     sdss_dnn(),    lstm_lm(),
+      gan_mnist(),
   };
   return kModels;
 }

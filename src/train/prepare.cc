@@ -93,6 +93,15 @@ void require_writable(const fs::path& out) {
   fs::remove(out / ".writable", e);
 }
 
+void remove_files(const fs::path& folder, std::string_view that_begin_with) {
+  if (!fs::is_directory(folder)) return;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with(that_begin_with)) found.push_back(entry.path());
+  }
+  for (const auto& file : found) fs::remove(file);
+}
+
 // What a run did after the checkpoint that it goes on from, it does again; a line cut short by its end goes
 // too.
 void forget_later_steps(const fs::path& metrics, std::int64_t step) {
@@ -146,6 +155,8 @@ void make_run_folder(const Setup& setup) {
     return forget_later_steps(out / "metrics.jsonl", setup.first_step);
   }
   for (const char* file : kRunFiles) fs::remove(out / file);
+  remove_files(out / "samples", "step-");
+  remove_files(out / "tensorboard", "events.out.tfevents.");
   for (const auto& step : checkpoint::list(out)) remove_tree(step.path);
 }
 

@@ -11,6 +11,7 @@
 #include "data/loader.h"
 #include "exchange/router.h"
 #include "net/group.h"
+#include "train/drawings.h"
 #include "train/open_data.h"
 #include "train/pace.h"
 #include "train/partitions.h"
@@ -392,6 +393,7 @@ class Trainer {
   void evaluate_now(std::int64_t done, collectives::Communicator* all) {
     if (rows() != nullptr && done < last_step_) rows()->fetch_all();
     evaluation_ = evaluate(*model_, info_.measures, channels_last_, *test_, all);
+    if (first()) save_drawings(*model_, config_.out, done);
     emit(observe::Evaluated{.step = done,
                             .epoch = plan_.epoch_of(done - 1) + 1,
                             .samples = evaluation_->samples,

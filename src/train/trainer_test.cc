@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -122,6 +123,41 @@ TEST_F(TrainerTest, ATargetThatIsNotReachedIsSaid) {
   EXPECT_FALSE(s.at("reached"));
   EXPECT_TRUE(s.at("time_to_target_seconds").is_null());
   EXPECT_EQ(s.at("steps"), 8);
+}
+
+TEST_F(TrainerTest, GenerativeModelLeavesDrawingsAtEveryEvaluation) {
+  auto c = config("gan", 2);
+  c.model = "gan-mnist";
+  c.steps = 5;
+  c.evaluate_every = 2;
+  const auto drawn = [&] {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(c.out) / "samples")) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::ranges::sort(names);
+    return names;
+  };
+  const auto s = train_here(c);
+  EXPECT_EQ(drawn(),
+            (std::vector<std::string>{"step-00000002.png", "step-00000004.png", "step-00000005.png"}));
+  const auto png = read_file(std::filesystem::path(c.out) / "samples" / "step-00000005.png");
+  EXPECT_EQ(png.substr(16, 8), std::string("\0\0\0\xf0\0\0\0\xf0", 8));  // 8 x (28 + 2) each way
+  EXPECT_NEAR(s.at("test_loss"),
+              s.at("test_discriminator_loss").get<double>() + s.at("test_generator_loss").get<double>(),
+              1e-6);
+  c.steps = 1;
+  train_here(c);  // what the earlier run drew is gone
+  EXPECT_EQ(drawn(), std::vector<std::string>{"step-00000001.png"});
+}
+
+TEST_F(TrainerTest, PacedStepsOfPhasesAreExchanged) {
+  auto c = config("paced", 2);
+  c.model = "gan-mnist";
+  c.pace_ms = 1;
+  const auto s = train_here(c);
+  EXPECT_EQ(s["replicas_sha256"][0], s["replicas_sha256"][1]);
+  EXPECT_GT(s["bytes_sent_per_worker"], 0);
 }
 
 TEST_F(TrainerTest, FiguresOfTheModelAreInTheSummary) {
