@@ -70,8 +70,9 @@ void Progress::on(const observe::StepDone& e) {
 }
 
 void Progress::on(const observe::Evaluated& e) {
-  line(fmt::format("epoch {}  step {}  test loss {:.4f}  test accuracy {:.2f} %", e.epoch, e.step, e.loss,
-                   e.accuracy * 100));
+  std::string text = fmt::format("epoch {}  step {}  test", e.epoch, e.step);
+  for (const auto& [name, value] : e.figures) text += fmt::format("  {} {:.4f}", name, value);
+  line(text);
 }
 
 void Progress::on(const observe::CheckpointSaved& e) {

@@ -23,9 +23,21 @@ void print_summary(const nlohmann::json& s, const std::string& folder, std::uint
       s.at("workers").get<int>(), number("samples_per_second"), s.at("step_ms").at("median").get<double>(),
       s.at("step_ms").at("p90").get<double>(), number("compute_ms"), number("exchange_ms"),
       number("exposed_exchange_ms"));
+  if (s.contains("words_per_second")) fmt::print("{:.0f} words/s; ", number("words_per_second"));
   fmt::print("each worker sent {}", human_bytes(s.at("bytes_sent_per_worker").get<std::uint64_t>()));
   if (!s.at("train_loss").is_null()) fmt::print("; train loss {:.4f}", number("train_loss"));
-  if (!s.at("test_accuracy").is_null()) fmt::print("; test accuracy {:.2f} %", number("test_accuracy") * 100);
+  for (const auto& [key, value] : s.items()) {
+    if (key.starts_with("test_") && value.is_number()) {
+      fmt::print("; test {} {:.4f}", key.substr(5), value.get<double>());
+    }
+  }
+  if (s.contains("target")) {
+    fmt::print("\n{} {} {}", s.at("target").at("figure").get<std::string>(),
+               s.at("target").at("value").get<double>(),
+               s.at("reached").get<bool>()
+                   ? fmt::format("was reached after {:.1f} s", number("time_to_target_seconds"))
+                   : "was not reached");
+  }
   const auto conditions = lab::conditions_of(s);
   if (!conditions.empty()) fmt::print("\n{}: no training, only its exchange", conditions);
   if (s.contains("staleness")) {

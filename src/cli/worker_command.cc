@@ -9,23 +9,29 @@
 #include "lab/run.h"
 #include "launch/job.h"
 #include "observe/jsonl_sink.h"
+#include "observe/tensorboard_sink.h"
 #include "train/trainer.h"
 
 namespace tutti::cli {
 namespace {
 
-// Sends every event to metrics.jsonl, and to the launcher while that listens: one that is paused (Ctrl-Z) or
-// whose own output is not read must not hold up a rank, and with it the job.
+// Sends every event to the files of the run, and to the launcher while that listens: one that is paused
+// (Ctrl-Z) or whose own output is not read must not hold up a rank, and with it the job.
 class Tee final : public observe::EventSink {
  public:
-  Tee(observe::JsonlSink& metrics, observe::JsonlSink& report) : metrics_(metrics), report_(report) {}
+  Tee(const config::TrainConfig& config, observe::JsonlSink& report)
+      : metrics_(std::filesystem::path(config.out) / "metrics.jsonl"), report_(report) {
+    if (config.tensorboard) tensorboard_.emplace(std::filesystem::path(config.out) / "tensorboard");
+  }
   void emit(const observe::Event& event) override {
     metrics_.emit(event);
+    if (tensorboard_) tensorboard_->emit(event);
     if (report_.has_room()) report_.emit(event);
   }
 
  private:
-  observe::JsonlSink& metrics_;
+  observe::JsonlSink metrics_;
+  std::optional<observe::TensorboardSink> tensorboard_;
   observe::JsonlSink& report_;
 };
 
@@ -74,9 +80,8 @@ void train_as_worker(const launch::WorkerJob& job, const train::Setup& setup, ob
     train::train(setup, *transport, report, neighbours.get());
     return;
   }
-  observe::JsonlSink metrics(std::filesystem::path(setup.config.out) / "metrics.jsonl");
-  Tee both(metrics, report);
-  train::train(setup, *transport, both, neighbours.get());
+  Tee all(setup.config, report);
+  train::train(setup, *transport, all, neighbours.get());
 }
 
 void train(const launch::WorkerJob& job, observe::JsonlSink& report) {

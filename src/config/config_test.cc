@@ -51,6 +51,21 @@ TEST(Config, SwitchesMeanTheSameInFlagEnvironmentAndFile) {
   ::unsetenv("TUTTI_NO_EVALUATE");
 }
 
+TEST(Config, UntilIsAFigureAndAFiniteNumber) {
+  TrainConfig c;
+  EXPECT_FALSE(parse_until(c));
+  c.until = "perplexity=1e2";
+  EXPECT_EQ(parse_until(c)->figure, "perplexity");
+  EXPECT_EQ(parse_until(c)->value, 100);
+  for (const char* wrong : {"accuracy", "accuracy=", "=0.5", "accuracy=0.5x", "accuracy=nan"}) {
+    c.until = wrong;
+    EXPECT_THROW(validate(c), ConfigError) << wrong;
+  }
+  c.until = "accuracy=0.5";
+  c.no_evaluate = true;
+  EXPECT_THROW(validate(c), ConfigError);
+}
+
 TEST(Config, FileErrorsNameFileAndKey) {
   const ScratchFolder folder;
   const auto file = folder.path() / "c.toml";

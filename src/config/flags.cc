@@ -144,6 +144,13 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add(app, "threads", c.threads, "threads a worker computes with; 0: its share of the cores");
   add(app, "timeout", c.timeout_s, "seconds until a peer that does not answer ends the run");
   add_switch(app, "no-evaluate", c.no_evaluate, "do not evaluate on the test part");
+  add(app, "evaluate-every", c.evaluate_every,
+      "steps between evaluations; 0: after each epoch and at the end")
+      ->check(not_negative, "");
+  add(app, "until", c.until,
+      "FIGURE=VALUE ends the run when an evaluation reaches it: accuracy, top5, auc, or, from above, loss, "
+      "perplexity");
+  add_switch(app, "tensorboard", c.tensorboard, "write tensorboard/ for TensorBoard into the run folder");
   add_switch(app, "trace", c.trace, "write trace.json, for Perfetto or chrome://tracing");
   add(app, "checkpoint-every", c.checkpoint_every,
       "steps between checkpoints; 0: after each epoch and at the end");

@@ -97,6 +97,9 @@ void validate(const TrainConfig& c) {
   require(c.pace_ms >= 0 && c.pace_ms <= 3.6e6, "pace", "between 0 and 3600000 ms", c.pace_ms);
   parse_slow(c);
   parse_partitions(c);
+  require(c.evaluate_every >= 0, "evaluate-every", "at least 1", c.evaluate_every);
+  require(!parse_until(c) || !c.no_evaluate, "until", "left out where --no-evaluate is given", c.until);
+  require(!parse_until(c) || c.pace_ms == 0, "until", "left out where --pace is given", c.until);
   require(c.device == "cpu", "device", "cpu (this build trains on nothing else)", c.device);
   require(c.precision == "fp32" || c.precision == "bf16", "precision", "fp32 or bf16", c.precision);
   require(c.memory_format == "auto" || c.memory_format == "contiguous" || c.memory_format == "channels-last",
@@ -124,6 +127,18 @@ int parse_partitions(const TrainConfig& c) {
   require(error == std::errc() && at == end && count >= 1 && count <= 4096, "partitions",
           "auto or between 1 and 4096", c.partitions);
   return count;
+}
+
+std::optional<Until> parse_until(const TrainConfig& c) {
+  if (c.until.empty()) return std::nullopt;
+  const auto equals = c.until.find('=');
+  Until until{.figure = c.until.substr(0, equals)};
+  const char* end = c.until.data() + c.until.size();
+  const char* begin = equals == std::string::npos ? end : c.until.data() + equals + 1;
+  const auto [at, error] = std::from_chars(begin, end, until.value);
+  require(error == std::errc() && at == end && std::isfinite(until.value) && !until.figure.empty(), "until",
+          "FIGURE=VALUE, such as accuracy=0.98", c.until);
+  return until;
 }
 
 std::string resolved_table(const TrainConfig& config) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 namespace tutti::config {
@@ -72,10 +73,13 @@ struct TrainConfig {
   std::string algorithm = "auto";
   std::string memory_format = "auto";  // auto | contiguous | channels-last
   std::uint64_t bucket_bytes = 1 << 20;
-  int threads = 0;           // a worker; 0: its share of the cores
-  double timeout_s = 30;     // a stalled peer's
-  bool no_evaluate = false;  // else on the test part, after each epoch and at the end
+  int threads = 0;                  // a worker; 0: its share of the cores
+  double timeout_s = 30;            // a stalled peer's
+  bool no_evaluate = false;         // else on the test part, after each epoch and at the end
+  std::int64_t evaluate_every = 0;  // steps; 0: after each epoch and at the end
+  std::string until;                // FIGURE=VALUE
   bool trace = false;
+  bool tensorboard = false;
   std::int64_t checkpoint_every = 0;  // steps; 0: after each epoch and at the end
   std::string out;                    // empty: runs/<model>-<strategy>-<time>
   std::string resume;                 // a run folder
@@ -91,7 +95,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     schedule_steps, label_smoothing, clip_norm, seed, servers, colocate, server_role, backup_workers,
     staleness, damp_stale, local_aggregation, partitions, sync_every, moving_rate, pace_ms, slow,
     sync_batchnorm, device, precision, transport, algorithm, memory_format, bucket_bytes, threads, timeout_s,
-    no_evaluate, trace, checkpoint_every, out, resume)
+    no_evaluate, evaluate_every, until, trace, tensorboard, checkpoint_every, out, resume)
 
 // `slow` as numbers; factor 1 for everyone if it is empty. Throws ConfigError.
 struct Slow {
@@ -102,6 +106,13 @@ Slow parse_slow(const TrainConfig& config);
 
 // `partitions` as a number; what auto begins with. Throws ConfigError.
 int parse_partitions(const TrainConfig& config);
+
+// `until` as its two parts; nothing if it is empty. Throws ConfigError.
+struct Until {
+  std::string figure;
+  double value = 0;
+};
+std::optional<Until> parse_until(const TrainConfig& config);
 
 // Checks what can be checked without data or model. Throws ConfigError that names the flag.
 void validate(const TrainConfig& config);

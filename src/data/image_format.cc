@@ -12,8 +12,9 @@ bool ImageFormat::can_give(const std::vector<Field>& wanted) const {
   if (wanted.empty() || wanted[0].shape.size() != 3) return false;
   if (std::ranges::any_of(wanted[0].shape, [](std::int64_t side) { return side < 1; })) return false;
   const ImageShape shape = shape_in(wanted);
-  return wanted == image_fields(shape, kind_.classes) &&
-         (kind_.shape.channels == 1 || kind_.shape.channels == shape.channels);
+  auto given = image_fields(shape, kind_.classes);
+  if (wanted[0].name == kPixels) given[0].name = kPixels;
+  return wanted == given && (kind_.shape.channels == 1 || kind_.shape.channels == shape.channels);
 }
 
 PlainFiles ImageFormat::prepare(const PartFiles& sources, const std::vector<Field>&,
@@ -30,8 +31,10 @@ PlainFiles ImageFormat::prepare(const PartFiles& sources, const std::vector<Fiel
 std::unique_ptr<Samples> ImageFormat::open(std::span<const std::string> files,
                                            const std::vector<Field>& wanted) const {
   std::vector<PixelTable> tables;
-  for (const auto& channel : kind_.channels)
-    tables.push_back(normalising_table(channel.mean, channel.deviation));
+  const bool plain = wanted[0].name == kPixels;
+  for (const auto& channel : kind_.channels) {
+    tables.push_back(plain ? normalising_table(0, 1) : normalising_table(channel.mean, channel.deviation));
+  }
   return std::make_unique<ImageSamples>(open_set(files), std::move(tables), wanted);
 }
 

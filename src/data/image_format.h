@@ -1,5 +1,6 @@
 // Sets of labelled images, whatever their files. An image can be given in any size, and one of one channel
-// as several equal ones; the classes must agree.
+// as several equal ones; the classes must agree. Who asks for "pixels" instead of "image" gets them from 0 to
+// 1.
 #pragma once
 
 #include "data/format.h"

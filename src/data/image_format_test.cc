@@ -36,6 +36,14 @@ TEST_F(SmallIdxSet, OpensBothPartsPlainOrGzipped) {
   EXPECT_FLOAT_EQ(decoded<float>(parts[Part::training], 0, {4})[5], (33 / 255.0F - 0.5F) / 0.25F);
 }
 
+TEST_F(SmallIdxSet, GivesPixelsFromZeroToOneToWhoAsks) {
+  auto wanted = format_.native_fields({});
+  wanted[0].name = "pixels";
+  ASSERT_TRUE(format_.can_give(wanted));
+  const BothParts parts(format_, sources_, wanted);
+  EXPECT_FLOAT_EQ(decoded<float>(parts[Part::training], 0, {4})[5], 33 / 255.0F);
+}
+
 TEST_F(SmallIdxSet, GivesAnotherSizeAndMoreChannels) {
   const auto wanted = image_fields({3, 6, 5}, 10);
   const BothParts parts(format_, sources_, wanted);

@@ -40,6 +40,8 @@ class ImageSamples final : public Samples {
 };
 
 // The fields of images of this shape, and the shape that such fields have.
+// Named "image", normalised, or `kPixels`, from 0 to 1.
+inline constexpr const char* kPixels = "pixels";
 std::vector<Field> image_fields(const ImageShape& shape, std::size_t classes);
 ImageShape shape_in(const std::vector<Field>& fields);
 

@@ -37,6 +37,10 @@ class Exchange {
   // order do it at the same place.
   virtual void settle() {}
 
+  // Ends a phase that others of the same step follow: its parameters are on return as finish_step() would
+  // leave them. Who computes nothing in a step may leave it out.
+  virtual void finish_phase(std::size_t phase) = 0;
+
   // On return parameters are as this architecture promises, and gradients are free for the next step.
   // Gradients that were not announced count as they are (zero, if this worker had no samples).
   virtual void finish_step() = 0;

@@ -28,8 +28,12 @@ void Hogwild::start(std::int64_t step, bool with_state) {
   if (first) all_.barrier("shared parameters");
 }
 
+void Hogwild::finish_phase(std::size_t phase) {
+  walk_.finish_phase(phase, [this](std::size_t bucket) { updater_.apply(bucket); });
+}
+
 void Hogwild::finish_step() {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) updater_.apply(b);
+  walk_.finish_step([this](std::size_t bucket) { updater_.apply(bucket); });
   ++steps_;
 }
 

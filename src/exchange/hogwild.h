@@ -8,6 +8,7 @@
 #include "collectives/communicator.h"
 #include "exchange/exchange.h"
 #include "exchange/updater.h"
+#include "grad/bucket_walk.h"
 
 namespace tutti::exchange {
 
@@ -19,6 +20,7 @@ class Hogwild final : public Exchange {
 
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId) override {}
+  void finish_phase(std::size_t phase) override;
   void finish_step() override;
   std::int64_t steps_done() const override { return steps_; }
   void finish(Afterwards /*afterwards*/) override { all_.barrier("the end"); }
@@ -30,6 +32,7 @@ class Hogwild final : public Exchange {
   Updater& updater_;
   collectives::Communicator& all_;
   std::vector<std::span<float>> shared_;  // by bucket, in rank 0's memory
+  grad::BucketWalk walk_{buckets_};
   std::int64_t steps_ = 0;
 };
 

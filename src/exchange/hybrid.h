@@ -23,6 +23,7 @@ class Hybrid final : public Exchange {
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId id) override { dense_.on_gradient(id); }
   void settle() override { dense_.settle(); }
+  void finish_phase(std::size_t phase) override { dense_.finish_phase(phase); }
   void finish_step() override;
   std::int64_t steps_done() const override { return dense_.steps_done(); }
   void fetch_state() override;

@@ -3,17 +3,21 @@
 
 #include "exchange/exchange.h"
 #include "exchange/updater.h"
+#include "grad/bucket_walk.h"
 
 namespace tutti::exchange {
 
 class Local final : public Exchange {
  public:
-  Local(grad::Buckets& buckets, Updater& updater) : buckets_(buckets), updater_(updater) {}
+  Local(grad::Buckets& buckets, Updater& updater) : updater_(updater), walk_(buckets) {}
 
   void start(std::int64_t step, bool) override { steps_ = step; }
   void on_gradient(grad::ParamId) override {}
+  void finish_phase(std::size_t phase) override {
+    walk_.finish_phase(phase, [this](std::size_t bucket) { updater_.apply(bucket); });
+  }
   void finish_step() override {
-    for (std::size_t b = 0; b < buckets_.size(); ++b) updater_.apply(b);
+    walk_.finish_step([this](std::size_t bucket) { updater_.apply(bucket); });
     ++steps_;
   }
   std::int64_t steps_done() const override { return steps_; }
@@ -21,8 +25,8 @@ class Local final : public Exchange {
   std::uint64_t bytes_sent() const override { return 0; }
 
  private:
-  grad::Buckets& buckets_;
   Updater& updater_;
+  grad::BucketWalk walk_;
   std::int64_t steps_ = 0;
 };
 

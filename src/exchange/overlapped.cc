@@ -38,14 +38,14 @@ void Overlapped::start(std::int64_t step, bool with_state) {
 }
 
 void Overlapped::on_gradient(grad::ParamId id) {
-  if (countdown_.arrived(id)) release_buckets(false);
+  if (countdown_.arrived(id)) release_buckets(0);
 }
 
-// Those that are full, or all of them, in order.
-void Overlapped::release_buckets(bool all) {
+// The first few, full or not, and those behind them that are full, in order.
+void Overlapped::release_buckets(std::size_t at_least) {
   {
     const std::scoped_lock lock(mutex_);
-    while (released_ < buckets_.size() && (all || countdown_.full(released_))) ++released_;
+    while (released_ < buckets_.size() && (released_ < at_least || countdown_.full(released_))) ++released_;
   }
   changed_.notify_all();
 }
@@ -99,21 +99,27 @@ void Overlapped::wait_for(std::size_t bucket) {
   changed_.wait(lock, [&] { return averaged_ > bucket || failure_; });
   if (failure_) std::rethrow_exception(failure_);
   const auto end = Clock::now();
-  times_.exposed += end - begin;
+  exposed_ += end - begin;
   trace_.add(observe::Lane::waiting, fmt::format("bucket {}", bucket), begin, end);
 }
 
+void Overlapped::take_in(std::size_t bucket) {
+  wait_for(bucket);
+  apply_(bucket);
+}
+
+void Overlapped::finish_phase(std::size_t phase) {
+  release_buckets(walk_.end_of(phase));
+  walk_.finish_phase(phase, [this](std::size_t bucket) { take_in(bucket); });
+}
+
 void Overlapped::finish_step() {
-  times_ = {};
-  release_buckets(true);
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    wait_for(b);
-    apply_(b);
-  }
+  release_buckets(buckets_.size());
+  walk_.finish_step([this](std::size_t bucket) { take_in(bucket); });
   countdown_.reset();
   ++steps_;
   const std::scoped_lock lock(mutex_);
-  times_.busy = std::exchange(busy_, {});
+  times_ = {.busy = std::exchange(busy_, {}), .exposed = std::exchange(exposed_, {})};
   released_ = averaged_ = 0;
 }
 

@@ -21,6 +21,7 @@
 #include "collectives/communicator.h"
 #include "exchange/exchange.h"
 #include "exchange/updater.h"
+#include "grad/bucket_walk.h"
 #include "grad/countdown.h"
 #include "observe/trace.h"
 
@@ -47,6 +48,7 @@ class Overlapped final : public Exchange {
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId id) override;
   void settle() override;
+  void finish_phase(std::size_t phase) override;
   void finish_step() override;
   std::int64_t steps_done() const override { return steps_; }
   ExchangeTimes times() const override { return times_; }
@@ -55,8 +57,9 @@ class Overlapped final : public Exchange {
  private:
   void communicate();
   void average(std::size_t bucket);
-  void release_buckets(bool all);
+  void release_buckets(std::size_t at_least);
   void wait_for(std::size_t bucket);
+  void take_in(std::size_t bucket);
 
   grad::Buckets& buckets_;
   Updater& updater_;
@@ -65,7 +68,9 @@ class Overlapped final : public Exchange {
   Apply apply_;
   observe::Trace& trace_;
   grad::Countdown countdown_;
+  grad::BucketWalk walk_{buckets_};
   std::int64_t steps_ = 0;
+  Clock::duration exposed_{};  // of the step in progress
   ExchangeTimes times_;
 
   std::mutex mutex_;

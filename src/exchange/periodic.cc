@@ -29,9 +29,13 @@ void Periodic::at_every_bucket(const Do& act) {
   bytes_sent_ += all_.bytes_sent() - sent;
 }
 
+void Periodic::finish_phase(std::size_t phase) {
+  walk_.finish_phase(phase, [this](std::size_t bucket) { updater_.apply(bucket); });
+}
+
 void Periodic::finish_step() {
   times_ = {};
-  for (std::size_t b = 0; b < buckets_.size(); ++b) updater_.apply(b);
+  walk_.finish_step([this](std::size_t bucket) { updater_.apply(bucket); });
   if (++steps_ % every_ == 0) at_every_bucket([this](auto... bucket) { meet(bucket...); });
 }
 

@@ -13,6 +13,7 @@
 #include "collectives/communicator.h"
 #include "exchange/exchange.h"
 #include "exchange/updater.h"
+#include "grad/bucket_walk.h"
 #include "observe/trace.h"
 
 namespace tutti::exchange {
@@ -26,6 +27,7 @@ class Periodic : public Exchange {
 
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId) override {}
+  void finish_phase(std::size_t phase) override;
   void finish_step() override;
   std::int64_t steps_done() const override { return steps_; }
   void finish(Afterwards afterwards) override;
@@ -48,6 +50,7 @@ class Periodic : public Exchange {
 
   observe::Trace& trace_;
   const std::int64_t every_;
+  grad::BucketWalk walk_{buckets_};
   std::int64_t steps_ = 0;
   std::uint64_t bytes_sent_ = 0;
   ExchangeTimes times_;

@@ -35,6 +35,7 @@ Servers::Servers(const Parts& parts, const Tuning& tuning)
     : parts_(parts),
       options_(tuning.servers),
       countdown_(parts.buckets),
+      walk_(parts.buckets),
       pushed_(parts.buckets.size()),
       client_(parts.everyone, tuning.servers, contents_of(parts, tuning),
               client_buckets(parts.buckets, !servers_update()), client_tables(parts.tables)),
@@ -73,20 +74,36 @@ void Servers::on_gradient(grad::ParamId id) {
   if (countdown_.arrived(id) && !clips_before_push()) push(parts_.buckets.bucket_of(id));
 }
 
-void Servers::finish_step() {
-  if (clips_before_push()) parts_.updater.clip();
-  for (std::size_t b = 0; b < parts_.buckets.size(); ++b) {
+// Up to this bucket, those that backward has not filled.
+void Servers::push_rest(std::size_t end) {
+  for (std::size_t b = 0; b < end; ++b) {
     if (!pushed_[b]) push(b);
   }
+}
+
+void Servers::take_in(std::size_t bucket) {
+  client_.wait(bucket);
+  if (!servers_update()) parts_.updater.apply(bucket);
+}
+
+void Servers::finish_phase(std::size_t phase) {
+  push_rest(walk_.end_of(phase));
   const auto begin = Clock::now();
-  if (parts_.tables.size() > 0) rows_.finish_step();
-  for (std::size_t b = 0; b < parts_.buckets.size(); ++b) {
-    client_.wait(b);
-    if (!servers_update()) parts_.updater.apply(b);
-  }
+  walk_.finish_phase(phase, [this](std::size_t bucket) { take_in(bucket); });
   const auto end = Clock::now();
   parts_.trace.add(observe::Lane::waiting, "servers", begin, end);
-  times_ = {.busy = client_.take_busy_time(), .exposed = end - begin};
+  exposed_ += end - begin;
+}
+
+void Servers::finish_step() {
+  if (clips_before_push()) parts_.updater.clip();
+  push_rest(parts_.buckets.size());
+  const auto begin = Clock::now();
+  if (parts_.tables.size() > 0) rows_.finish_step();
+  walk_.finish_step([this](std::size_t bucket) { take_in(bucket); });
+  const auto end = Clock::now();
+  parts_.trace.add(observe::Lane::waiting, "servers", begin, end);
+  times_ = {.busy = client_.take_busy_time(), .exposed = std::exchange(exposed_, {}) + (end - begin)};
   countdown_.reset();
   pushed_.assign(pushed_.size(), false);
 }

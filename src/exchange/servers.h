@@ -15,6 +15,7 @@
 #include "exchange/overlapped.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
+#include "grad/bucket_walk.h"
 #include "grad/countdown.h"
 
 namespace tutti::exchange {
@@ -30,6 +31,7 @@ class Servers final : public Exchange {
 
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId id) override;
+  void finish_phase(std::size_t phase) override;
   void finish_step() override;
   std::int64_t steps_done() const override;
   void fetch_state() override;
@@ -41,6 +43,8 @@ class Servers final : public Exchange {
 
  private:
   void push(std::size_t bucket);
+  void push_rest(std::size_t end);
+  void take_in(std::size_t bucket);
   bool servers_update() const { return options_.role == ps::Role::update; }
   bool clips_before_push() const { return parts_.updater.clips() && servers_update(); }
   // Versions of a piece that make a step of the model.
@@ -51,8 +55,10 @@ class Servers final : public Exchange {
   const Parts parts_;
   const ps::ServerOptions& options_;
   grad::Countdown countdown_;
+  grad::BucketWalk walk_;
   std::vector<bool> pushed_;
   std::int64_t steps_before_ = 0;  // servers that only average count from the start of this run
+  Clock::duration exposed_{};      // of the step in progress
   ExchangeTimes times_;
   std::vector<ps::ServerReport> reports_;
   ps::Client client_;
@@ -69,6 +75,7 @@ class AggregatedServers final : public Exchange {
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId id) override { inner_.on_gradient(id); }
   void settle() override { inner_.settle(); }
+  void finish_phase(std::size_t phase) override { inner_.finish_phase(phase); }
   void finish_step() override { inner_.finish_step(); }
   std::int64_t steps_done() const override { return inner_.steps_done(); }
   void fetch_state() override;

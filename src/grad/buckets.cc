@@ -14,20 +14,30 @@ constexpr std::size_t kLine = 64 / sizeof(float);
 }  // namespace
 
 std::vector<BucketLayout> plan_buckets(std::span<const std::size_t> parameter_counts,
-                                       std::size_t bucket_bytes) {
+                                       std::size_t bucket_bytes, std::span<const std::size_t> phases) {
   std::vector<BucketLayout> buckets;
-  for (std::size_t i = parameter_counts.size(); i-- > 0;) {
-    if (buckets.empty() || buckets.back().count * sizeof(float) >= bucket_bytes) buckets.emplace_back();
-    BucketLayout& bucket = buckets.back();
-    bucket.slices.push_back({ParamId{static_cast<int>(i)}, bucket.count, parameter_counts[i]});
-    bucket.count += (parameter_counts[i] + kLine - 1) / kLine * kLine;
+  const std::size_t last = phases.empty() ? 0 : *std::ranges::max_element(phases);
+  for (std::size_t phase = 0; phase <= last; ++phase) {
+    const std::size_t first = buckets.size();
+    for (std::size_t i = parameter_counts.size(); i-- > 0;) {
+      if (!phases.empty() && phases[i] != phase) continue;
+      if (buckets.size() == first || buckets.back().count * sizeof(float) >= bucket_bytes) {
+        buckets.push_back({.slices = {}, .phase = phase});
+      }
+      BucketLayout& bucket = buckets.back();
+      bucket.slices.push_back({ParamId{static_cast<int>(i)}, bucket.count, parameter_counts[i]});
+      bucket.count += (parameter_counts[i] + kLine - 1) / kLine * kLine;
+    }
   }
   return buckets;
 }
 
 Buckets::Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allocate& allocate_gradients,
-                 const Tables& without) {
+                 const Tables& without, const std::vector<std::string>& phases)
+    : phased_(phases.size() > 1) {
+  TUTTI_CHECK(!phased_ || without.size() == 0, "tables are exchanged once a step");
   std::vector<std::size_t> counts;
+  std::vector<std::size_t> phase_of;
   for (const auto& item : module.named_parameters()) {
     if (without.contains(item.key())) continue;
     TUTTI_CHECK(item.value().scalar_type() == torch::kFloat32 && item.value().device().is_cpu(), "{}",
@@ -35,8 +45,12 @@ Buckets::Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allo
     names_.push_back(item.key());
     tensors_.push_back(item.value());
     counts.push_back(static_cast<std::size_t>(item.value().numel()));
+    const auto phase =
+        std::ranges::find_if(phases, [&](const std::string& begin) { return item.key().starts_with(begin); });
+    TUTTI_CHECK(phase != phases.end(), "{} has no phase", item.key());
+    phase_of.push_back(static_cast<std::size_t>(phase - phases.begin()));
   }
-  layouts_ = plan_buckets(counts, bucket_bytes);
+  layouts_ = plan_buckets(counts, bucket_bytes, phase_of);
   bucket_of_.resize(tensors_.size());
 
   const torch::NoGradGuard no_grad;
@@ -69,6 +83,13 @@ std::vector<std::span<float>> Buckets::all_parameters() const {
 
 void Buckets::zero_gradients() {
   for (const auto& g : gradients_) std::ranges::fill(g, 0.0F);
+}
+
+void Buckets::begin_phase(std::size_t phase) {
+  if (!phased_) return;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    tensors_[i].set_requires_grad(layouts_[bucket_of_[i]].phase == phase);
+  }
 }
 
 void Buckets::move_parameters(std::size_t bucket, std::span<float> place, bool keep) {

@@ -5,6 +5,9 @@
 // After bind(), each parameter's data and each gradient is a view of its place in its bucket, so backward
 // writes where the peers will read and an optimizer updates a bucket in one flat loop.
 //
+// A step may have several *phases*, each of which trains parameters of its own. A bucket holds parameters of
+// one phase, and the buckets of the first phase come first.
+//
 // A parameter may keep another memory order than its shape suggests (channels_last): the view has the
 // strides, the bucket has the bytes. Names, shapes and logical order come back when tensors are exported.
 #pragma once
@@ -35,12 +38,14 @@ struct Slice {
 struct BucketLayout {
   std::vector<Slice> slices;
   std::size_t count = 0;  // elements, with padding: each slice starts on a cache line
+  std::size_t phase = 0;
 };
 
 // Cuts parameters of these sizes, last first, into buckets of about `bucket_bytes`. A bucket closes when it
-// reaches that; a parameter is never split. Pure.
+// reaches that, or its phase ends; a parameter is never split. `phases` has the phase of each parameter;
+// none: there is but one. Pure.
 std::vector<BucketLayout> plan_buckets(std::span<const std::size_t> parameter_counts,
-                                       std::size_t bucket_bytes);
+                                       std::size_t bucket_bytes, std::span<const std::size_t> phases = {});
 
 class Buckets {
  public:
@@ -48,9 +53,10 @@ class Buckets {
   using Allocate = std::function<std::span<std::byte>(std::size_t)>;
 
   // Moves the module's parameters (float32, on the CPU) into buckets and makes their gradients views; those
-  // of `without` stay where they are. The module outlives the Buckets.
+  // of `without` stay where they are. Each phase has the parameters whose names begin with its text and with
+  // none before it. The module outlives the Buckets.
   Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allocate& allocate_gradients,
-          const Tables& without = {});
+          const Tables& without = {}, const std::vector<std::string>& phases = {""});
 
   std::size_t size() const { return layouts_.size(); }
   const BucketLayout& layout(std::size_t bucket) const { return layouts_[bucket]; }
@@ -64,6 +70,9 @@ class Buckets {
   std::span<float> gradients(std::size_t bucket) { return gradients_[bucket]; }
   std::vector<std::span<float>> all_parameters() const;  // by bucket
   void zero_gradients();
+
+  // The next backward leaves gradients in this phase's parameters alone.
+  void begin_phase(std::size_t phase);
 
   // The bucket's parameters live at `place` from now on, as long as the Buckets. With `keep` they take their
   // values along; without, they have those that are there.
@@ -86,6 +95,7 @@ class Buckets {
   // Held, because a parameter refers to its accumulator only weakly and a hook goes with it.
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
   std::vector<BucketLayout> layouts_;
+  const bool phased_;
   std::vector<std::size_t> bucket_of_;
   std::vector<torch::Tensor> storage_;  // owns the parameters' memory
   std::vector<std::span<float>> parameters_;

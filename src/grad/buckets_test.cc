@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <list>
 
 namespace tutti::grad {
@@ -31,6 +32,41 @@ TEST(Buckets, FillFromTheLastParameterToTheFirstAndAreNeverSplit) {
   EXPECT_EQ(plan[0].slices[1].first, 16U);
   EXPECT_EQ(plan[1].slices[0].param, ParamId{1});
   EXPECT_EQ(plan[1].slices[1].first, 16U);  // 10 padded to a line
+}
+
+TEST(Buckets, HoldParametersOfOnePhaseAndTheFirstPhaseComesFirst) {
+  const std::size_t counts[] = {100, 10, 1000, 16};
+  const std::size_t phases[] = {1, 0, 1, 0};
+  const auto plan = plan_buckets(counts, 1 << 20, phases);
+  ASSERT_EQ(plan.size(), 2U);
+  EXPECT_EQ(plan[0].phase, 0U);
+  ASSERT_EQ(plan[0].slices.size(), 2U);
+  EXPECT_EQ(plan[0].slices[0].param, ParamId{3});
+  EXPECT_EQ(plan[0].slices[1].param, ParamId{1});
+  EXPECT_EQ(plan[1].phase, 1U);
+  EXPECT_EQ(plan[1].slices[0].param, ParamId{2});
+}
+
+TEST(Buckets, BackwardOfAPhaseLeavesTheOthersGradientsAlone) {
+  TwoLayers model;
+  Memory memory;
+  Buckets buckets(model, 1 << 20, memory.allocator(), {}, {"dense.", ""});
+  ASSERT_EQ(buckets.size(), 2U);
+  std::vector<int> heard;
+  buckets.on_gradient([&](ParamId id) { heard.push_back(to_int(id)); });
+  const auto touched = [&](std::size_t b) {
+    return std::ranges::any_of(buckets.gradients(b), [](float g) { return g != 0; });
+  };
+  const auto x = torch::randn({4, 2, 5, 5});
+  for (const std::size_t phase : {0U, 1U, 0U}) {
+    buckets.zero_gradients();
+    heard.clear();
+    buckets.begin_phase(phase);
+    model.forward(x).square().sum().backward();
+    EXPECT_TRUE(touched(phase));
+    EXPECT_FALSE(touched(1 - phase));
+    EXPECT_EQ(heard.size(), 2U);
+  }
 }
 
 TEST(Buckets, BackwardWritesIntoTheBucketsInEveryMemoryFormat) {

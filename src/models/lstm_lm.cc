@@ -66,14 +66,14 @@ class LstmLm final : public Model {
   Score score(const Batch& batch) override {
     const auto x = outputs(batch[0]);
     const auto words = words_foretold(batch[0]);
-    Score sum{.samples = static_cast<double>(words.size(0))};
+    Score sum{.samples = static_cast<double>(words.size(0)), .counts = {0}};
     for (std::int64_t i = 0; i < words.size(0); i += kScoredAtOnce) {
       const auto scores = torch::addmm(softmax_bias_->weight.squeeze(1), x.slice(0, i, i + kScoredAtOnce),
                                        softmax_->weight.t());
       const auto right = words.slice(0, i, i + kScoredAtOnce);
       sum.loss +=
           F::cross_entropy(scores, right, F::CrossEntropyFuncOptions().reduction(torch::kSum)).item<double>();
-      sum.correct += scores.argmax(1).eq(right).sum().item<double>();
+      sum.counts[0] += scores.argmax(1).eq(right).sum().item<double>();
     }
     return sum;
   }
@@ -121,6 +121,12 @@ std::shared_ptr<Model> make(const ModelOptions& options) {
   return std::make_shared<LstmLm>(options);
 }
 
+// Of the mean loss a word.
+Measures measures() {
+  const auto perplexity = [](const Score& sums) { return std::exp(sums.loss / sums.samples); };
+  return {.counts = 1, .figures = {mean_loss(), share("accuracy", 0), {"perplexity", true, perplexity}}};
+}
+
 constexpr ModelOptions kOwn = {
     .vocabulary = 33'278, .embedding = 512, .hidden = 2048, .unroll = 20, .sampled = 1024};
 
@@ -147,6 +153,7 @@ ModelInfo lstm_lm() {
           .parameters = kParameters,
           .flops_per_sample = kFlops,
           .data = "wikitext-2",
+          .measures = measures(),
           .takes = fields_of,
           .build = make};
 }

@@ -56,7 +56,11 @@ TEST(LstmLm, ScoresEveryWordWithTheFullSoftmax) {
   const auto words = batch[0].slice(1, 1).flatten();
   const auto score = model->score(batch);
   EXPECT_EQ(score.samples, 350);
-  EXPECT_EQ(score.correct, scores.argmax(1).eq(words).sum().item<double>());
+  EXPECT_EQ(score.counts[0], scores.argmax(1).eq(words).sum().item<double>());
+  const auto& perplexity = find_model("lstm-lm").measures.figures.back();
+  EXPECT_EQ(perplexity.name, "perplexity");
+  EXPECT_NEAR(perplexity.of(score),
+              std::exp(torch::nn::functional::cross_entropy(scores, words).item<double>()), 1e-2);
   EXPECT_NEAR(score.loss, 350 * torch::nn::functional::cross_entropy(scores, words).item<double>(), 1e-2);
 }
 

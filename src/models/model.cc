@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "models/alexnet.h"
 #include "models/deepfam.h"
+#include "models/gan_mnist.h"
 #include "models/lstm_lm.h"
 #include "models/mnist_cnn.h"
 #include "models/mobilenet.h"
@@ -43,6 +44,10 @@ std::string names_of_options(const ModelOptions& own) {
 
 }  // namespace
 
+std::vector<Phase> Model::phases() {
+  return {{"", [this](const Batch& batch) { return loss(batch); }}};
+}
+
 std::vector<torch::Tensor> Model::rows_read(const Batch&) const {
   return {};
 }
@@ -58,9 +63,21 @@ Score Classifier::score(const Batch& batch) {
   const auto sum = F::cross_entropy(scores, classes, F::CrossEntropyFuncOptions().reduction(torch::kSum));
   const auto best = std::get<1>(scores.topk(std::min<std::int64_t>(5, scores.size(1)), 1));
   return {.loss = sum.item<double>(),
-          .correct = scores.argmax(1).eq(classes).sum().item<double>(),
-          .top5 = best.eq(classes.unsqueeze(1)).sum().item<double>(),
-          .samples = static_cast<double>(classes.size(0))};
+          .samples = static_cast<double>(classes.size(0)),
+          .counts = {scores.argmax(1).eq(classes).sum().item<double>(),
+                     best.eq(classes.unsqueeze(1)).sum().item<double>()}};
+}
+
+Figure mean_loss() {
+  return {"loss", true, [](const Score& sums) { return sums.loss / sums.samples; }};
+}
+
+Figure share(std::string_view name, std::size_t place) {
+  return {name, false, [place](const Score& sums) { return sums.counts[place] / sums.samples; }};
+}
+
+Measures classification() {
+  return {.counts = 2, .figures = {mean_loss(), share("accuracy", 0), share("top5", 1)}};
 }
 
 ModelOptions ModelInfo::complete(const ModelOptions& options) const {
@@ -87,6 +104,7 @@ const std::vector<ModelInfo>& all_models() {
       mnist_cnn(),       wide_deep(),         alexnet(),       vgg(16),       vgg(19),       resnet(50),
       resnet(152),       mobilenetv2(),       alexnet_cifar(), vgg_cifar(16), vgg_cifar(19), resnet_cifar(50),
       resnet_cifar(152), mobilenetv2_cifar(), rnn_mnist(),     deepfam(),     sdss_dnn(),    lstm_lm(),
+      gan_mnist(),
   };
   return kModels;
 }

@@ -16,19 +16,49 @@ namespace tutti::models {
 // A batch as tensors, in the order of the model's fields; the first dimension is the samples'.
 using Batch = std::vector<torch::Tensor>;
 
-// Sums over the samples of a batch.
+// Sums over samples: they add up over batches and workers.
 struct Score {
   double loss = 0;
-  double correct = 0;
-  double top5 = 0;  // classifiers: the right class is among the best five
   double samples = 0;
+  std::vector<double> counts = {};  // what else the model's figures are made from
+};
+
+// A figure of an evaluation.
+struct Figure {
+  std::string_view name;
+  bool small_is_good = false;
+  std::function<double(const Score&)> of;
+};
+
+// What an evaluation counts beside the loss, and the figures that come of it.
+struct Measures {
+  std::size_t counts = 0;
+  std::vector<Figure> figures;
+};
+
+// Counts the samples whose class came out best, and those whose class was among the best five: loss,
+// accuracy, top5.
+Measures classification();
+
+// The mean loss.
+Figure mean_loss();
+// The part of the samples that was counted at this place.
+Figure share(std::string_view name, std::size_t place);
+
+// A part of a step: what it makes small, and by which parameters.
+struct Phase {
+  std::string trains;  // those whose names begin with it, and with no earlier phase's
+  std::function<torch::Tensor(const Batch&)> loss;
 };
 
 class Model : public torch::nn::Module {
  public:
-  // What training makes small: the mean over the batch.
+  // What training makes small: the mean over the batch, of all phases together.
   virtual torch::Tensor loss(const Batch& batch) = 0;
-  // What evaluation counts.
+  // A step's parts, in order: each sees what those before it have learned. One with all parameters, unless a
+  // model says otherwise. The model outlives them.
+  virtual std::vector<Phase> phases();
+  // What evaluation counts, as the model's measures say.
   virtual Score score(const Batch& batch) = 0;
   // The rows that the batch reads of each embedding table, in the order of the tables among the parameters.
   // A model with tables has them; one int64 tensor each, with repetitions.
@@ -72,6 +102,8 @@ struct ModelInfo {
   double flops_per_sample = 0;   // with its own options; forward, multiply and add counted apart
   std::string_view data;         // a data set that fits
   bool channels_last = false;    // the memory format that is faster on CPUs
+  std::size_t phases = 1;        // of a step
+  Measures measures = classification();
   // Both are called with every option of the model set.
   std::function<std::vector<Field>(const ModelOptions&)> takes;
   std::function<std::shared_ptr<Model>(const ModelOptions&)> build;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 
@@ -72,8 +73,7 @@ TEST(Classifier, CountsTheBestAndTheBestFive) {
   const auto scores = torch::tensor(
       {{6.F, 5.F, 4.F, 3.F, 2.F, 1.F}, {6.F, 5.F, 4.F, 3.F, 2.F, 1.F}, {6.F, 5.F, 4.F, 3.F, 2.F, 1.F}});
   const auto score = Echo().score({scores, torch::tensor({0, 4, 5}, torch::kInt64)});
-  EXPECT_EQ(score.correct, 1);
-  EXPECT_EQ(score.top5, 2);
+  EXPECT_EQ(score.counts, (std::vector<double>{1, 2}));
   EXPECT_EQ(score.samples, 3);
   EXPECT_NEAR(score.loss, torch::logsumexp(scores, 1).sum().item<double>() - 6 - 2 - 1, 1e-5);
 }
@@ -91,8 +91,25 @@ TEST(Classifier, SmoothedLabelsChangeTheLossAndNotTheScore) {
   EXPECT_EQ(echo.score({scores, classes}).loss, before);
 }
 
+TEST(Classifier, SaysLossAccuracyAndTop5) {
+  const Score sums = {.loss = 10, .samples = 20, .counts = {15, 18}};
+  std::map<std::string_view, double> figures;
+  for (const Figure& f : classification().figures) figures[f.name] = f.of(sums);
+  EXPECT_EQ(figures, (std::map<std::string_view, double>{{"loss", 0.5}, {"accuracy", 0.75}, {"top5", 0.9}}));
+}
+
+// Everyone has the figures that summary.json promises, and those are made from as many counts as it says.
+TEST(Models, EveryModelMeasuresLossAndAccuracy) {
+  for (const ModelInfo& m : all_models()) {
+    std::vector<std::string_view> names;
+    for (const Figure& f : m.measures.figures) names.push_back(f.name);
+    EXPECT_EQ(std::ranges::count(names, "loss"), 1) << m.name;
+    EXPECT_EQ(std::ranges::count(names, "accuracy"), 1) << m.name;
+  }
+}
+
 TEST(Classifier, WithFewerThanFiveClassesEveryOneIsAmongTheBestFive) {
-  EXPECT_EQ(Echo().score({torch::randn({4, 3}), torch::tensor({0, 1, 2, 2}, torch::kInt64)}).top5, 4);
+  EXPECT_EQ(Echo().score({torch::randn({4, 3}), torch::tensor({0, 1, 2, 2}, torch::kInt64)}).counts[1], 4);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "models/wide_deep.h"
 
+#include "models/area_under_curve.h"
+
 namespace tutti::models {
 
 namespace F = torch::nn::functional;
@@ -10,6 +12,12 @@ std::vector<Field> fields_of(const ModelOptions&) {
   return {{"numbers", DType::f32, {WideDeep::kNumbers}},
           {"categories", DType::i64, {WideDeep::kCategories}, WideDeep::kRows},
           {"click", DType::f32, {}}};
+}
+
+Measures measures() {
+  const auto area = [](const Score& sums) { return area_under_curve(std::span(sums.counts).subspan(1)); };
+  return {.counts = 1 + kScoreCounts,
+          .figures = {mean_loss(), share("accuracy", 0), {.name = "auc", .of = area}}};
 }
 
 }  // namespace
@@ -41,9 +49,13 @@ Score WideDeep::score(const Batch& batch) {
   const auto scores = forward(batch);
   const auto sum = F::binary_cross_entropy_with_logits(
       scores, batch[2], F::BinaryCrossEntropyWithLogitsFuncOptions().reduction(torch::kSum));
-  return {.loss = sum.item<double>(),
-          .correct = scores.gt(0).eq(batch[2].gt(0.5)).sum().item<double>(),
-          .samples = static_cast<double>(scores.size(0))};
+  const auto clicks = batch[2].gt(0.5);
+  Score score{.loss = sum.item<double>(),
+              .samples = static_cast<double>(scores.size(0)),
+              .counts = {scores.gt(0).eq(clicks).sum().item<double>()}};
+  const auto ranks = count_by_score(scores, clicks);
+  score.counts.insert(score.counts.end(), ranks.begin(), ranks.end());
+  return score;
 }
 
 std::vector<torch::Tensor> WideDeep::rows_read(const Batch& batch) const {
@@ -58,6 +70,7 @@ ModelInfo wide_deep() {
       .parameters = WideDeep::kParameters,
       .flops_per_sample = WideDeep::kFlops,
       .data = "criteo",
+      .measures = measures(),
       .takes = fields_of,
       .build = [](const ModelOptions&) { return std::make_shared<WideDeep>(); }};
 }

@@ -37,7 +37,11 @@ TEST(WideDeep, LearnsAFewSamplesByHeart) {
     optimizer.step();
   }
   EXPECT_LT(model->loss(batch).item<double>(), 0.1 * before);
-  EXPECT_EQ(model->score(batch).correct, 16);
+  const auto score = model->score(batch);
+  EXPECT_EQ(score.counts[0], 16);
+  const auto& auc = find_model("wide-deep").measures.figures.back();
+  EXPECT_EQ(auc.name, "auc");
+  EXPECT_EQ(auc.of(score), 1);
 }
 
 }  // namespace

@@ -8,10 +8,30 @@ namespace tutti::observe {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunStarted, first_step, total_steps, parameters, exchange)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepDone, step, total_steps, epoch, samples, loss, lr, gradient_norm,
                                    step_ms, compute_ms, exchange_ms, exposed_exchange_ms)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Evaluated, step, epoch, samples, loss, accuracy)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CheckpointSaved, step, path)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resumed, step, path)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Note, text)
+
+void to_json(nlohmann::json& json, const Evaluated& e) {
+  json = e.figures;
+  json["step"] = e.step;
+  json["epoch"] = e.epoch;
+  json["samples"] = e.samples;
+}
+
+void from_json(const nlohmann::json& json, Evaluated& e) {
+  for (const auto& [key, value] : json.items()) {
+    if (key == "step") {
+      value.get_to(e.step);
+    } else if (key == "epoch") {
+      value.get_to(e.epoch);
+    } else if (key == "samples") {
+      value.get_to(e.samples);
+    } else if (key != "event") {
+      value.get_to(e.figures[key]);
+    }
+  }
+}
 
 namespace {
 

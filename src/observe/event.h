@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <variant>
@@ -34,12 +35,12 @@ struct StepDone {
   double exposed_exchange_ms = 0;
 };
 
+// What the model measures on the test part; in JSON each figure stands beside the step.
 struct Evaluated {
   std::int64_t step = 0;
   std::int64_t epoch = 0;
   std::int64_t samples = 0;
-  double loss = 0;
-  double accuracy = 0;  // 0 to 1
+  std::map<std::string, double> figures;  // "loss", "accuracy" and what else the model has
 };
 
 struct CheckpointSaved {

@@ -14,7 +14,7 @@ namespace {
 TEST(Event, EveryKindSurvivesTheWayThroughJson) {
   const Event events[] = {RunStarted{1, 2, 3, "ring"},
                           StepDone{.step = 7, .loss = 0.5},
-                          Evaluated{.accuracy = 0.9},
+                          Evaluated{.step = 3, .epoch = 1, .samples = 9, .figures = {{"accuracy", 0.9}}},
                           CheckpointSaved{5, "a"},
                           Resumed{5, "b"},
                           Note{"c"}};
@@ -26,8 +26,15 @@ TEST(Event, EveryKindSurvivesTheWayThroughJson) {
 }
 
 TEST(Event, NotANumberSurvivesAsNotANumber) {
-  const auto json = nlohmann::json::parse(to_json(Evaluated{.loss = std::nan("")}).dump());
-  EXPECT_TRUE(std::isnan(std::get<Evaluated>(from_json(json)).loss));
+  const auto json = nlohmann::json::parse(to_json(Evaluated{.figures = {{"auc", std::nan("")}}}).dump());
+  EXPECT_TRUE(std::isnan(std::get<Evaluated>(from_json(json)).figures.at("auc")));
+}
+
+TEST(Event, FiguresStandBesideTheStep) {
+  const auto json = to_json(Evaluated{.step = 3, .figures = {{"loss", 0.5}, {"perplexity", 1.6}}});
+  EXPECT_EQ(json["loss"], 0.5);
+  EXPECT_EQ(json["perplexity"], 1.6);
+  EXPECT_EQ(std::get<Evaluated>(from_json(json)).figures.size(), 2U);
 }
 
 TEST(Event, UnknownKindIsRefused) {

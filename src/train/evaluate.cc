@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/error.h"
 #include "data/aligned_buffer.h"
 #include "data/sampler.h"
 #include "train/open_data.h"
@@ -14,8 +15,8 @@ constexpr std::size_t kEvaluationBatch = 250;
 
 }  // namespace
 
-Evaluation evaluate(models::Model& model, bool channels_last, const data::Samples& samples,
-                    collectives::Communicator* all) {
+Evaluation evaluate(models::Model& model, const models::Measures& measures, bool channels_last,
+                    const data::Samples& samples, collectives::Communicator* all) {
   const torch::NoGradGuard no_grad;
   model.eval();
   const auto part =
@@ -23,7 +24,7 @@ Evaluation evaluate(models::Model& model, bool channels_last, const data::Sample
                      static_cast<std::size_t>(all != nullptr ? to_int(all->rank()) : 0));
   std::vector<data::AlignedBuffer<std::byte>> buffers;
   for (const Field& f : samples.fields()) buffers.emplace_back(kEvaluationBatch * f.bytes());
-  double sums[3] = {0, 0, 0};  // loss, correct, samples
+  std::vector<double> sums(2 + measures.counts);  // loss, samples, counts
   for (std::size_t done = 0; done < part.count; done += kEvaluationBatch) {
     const std::size_t n = std::min(kEvaluationBatch, part.count - done);
     std::vector<std::uint32_t> indices(n);
@@ -33,13 +34,19 @@ Evaluation evaluate(models::Model& model, bool channels_last, const data::Sample
     samples.decode(indices, into);
     const std::vector<std::span<const std::byte>> fields(into.begin(), into.end());
     const auto score = model.score(as_tensors(fields, samples.fields(), n, channels_last));
+    TUTTI_CHECK(score.counts.size() == measures.counts, "{} counts", score.counts.size());
     sums[0] += score.loss;
-    sums[1] += score.correct;
-    sums[2] += score.samples;
+    sums[1] += score.samples;
+    for (std::size_t i = 0; i < measures.counts; ++i) sums[2 + i] += score.counts[i];
   }
   model.train();
-  if (all != nullptr) all->all_reduce({sums, 3, DType::f64}, collectives::ReduceOp::sum, "evaluation");
-  return {sums[0] / sums[2], sums[1] / sums[2], static_cast<std::int64_t>(sums[2])};
+  if (all != nullptr) {
+    all->all_reduce({sums.data(), sums.size(), DType::f64}, collectives::ReduceOp::sum, "evaluation");
+  }
+  const models::Score total{.loss = sums[0], .samples = sums[1], .counts = {sums.begin() + 2, sums.end()}};
+  Evaluation evaluation{.figures = {}, .samples = static_cast<std::int64_t>(total.samples)};
+  for (const models::Figure& f : measures.figures) evaluation.figures[std::string(f.name)] = f.of(total);
+  return evaluation;
 }
 
 }  // namespace tutti::train

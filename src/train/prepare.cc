@@ -10,6 +10,7 @@
 #include "models/model.h"
 #include "train/open_data.h"
 #include "train/plan.h"
+#include "train/target.h"
 
 namespace tutti::train {
 namespace {
@@ -94,6 +95,15 @@ void require_writable(const fs::path& out) {
   fs::remove(out / ".writable", e);
 }
 
+void remove_files(const fs::path& folder, std::string_view that_begin_with) {
+  if (!fs::is_directory(folder)) return;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with(that_begin_with)) found.push_back(entry.path());
+  }
+  for (const auto& file : found) fs::remove(file);
+}
+
 // What a run did after the checkpoint that it goes on from, it does again; a line cut short by its end goes
 // too.
 void forget_later_steps(const fs::path& metrics, std::int64_t step) {
@@ -147,6 +157,8 @@ void make_run_folder(const Setup& setup) {
     return forget_later_steps(out / "metrics.jsonl", setup.first_step);
   }
   for (const char* file : kRunFiles) fs::remove(out / file);
+  remove_files(out / "samples", "step-");
+  remove_files(out / "tensorboard", "events.out.tfevents.");
   for (const auto& step : checkpoint::list(out)) remove_tree(step.path);
 }
 
@@ -260,7 +272,12 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
     throw ConfigError(fmt::format("--label-smoothing {} is for models that tell classes apart; {} does not",
                                   c.label_smoothing, model.name));
   }
+  if (c.clip_norm > 0 && model.phases > 1) {
+    throw ConfigError(fmt::format("--clip-norm {} is for models that learn in one phase; {} has {}",
+                                  c.clip_norm, model.name, model.phases));
+  }
   resolve_servers(strategy, model, c);
+  target_of(c, model);
   std::optional<data::DatasetInfo> info;  // none: made up
   if (c.data != kSynthetic) info = data::find_dataset(c.data);
   info ? check_fits(model, *info, c) : void(model.fields(options_of(c)));

@@ -160,6 +160,13 @@ TEST_F(RecipeTest, LabelsAreSmoothedForTrainingAlone) {
   expect_refused(c, "--label-smoothing");
 }
 
+TEST_F(RecipeTest, PhasesAreNotClipped) {
+  auto c = config("gan");
+  c.model = "gan-mnist";
+  c.clip_norm = 1;
+  expect_refused(c, "--clip-norm");
+}
+
 TEST_F(RecipeTest, MicroBatchesMakeTheStepsOfOneLargeBatch) {
   run(config("whole"));
   for (const auto& [strategy, workers] : std::vector<std::pair<std::string, int>>{

@@ -15,6 +15,7 @@ namespace tutti::train {
 // What a replica is made of; all of it outlives the replica.
 struct Surroundings {
   models::Model& model;
+  const std::vector<models::Phase>& phases;  // the model's
   const exchange::Strategy& strategy;
   exchange::Tuning& tuning;
   std::size_t bucket_bytes = 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
-#include <numeric>
 #include <thread>
 
 #include "base/error.h"
@@ -13,14 +12,14 @@
 #include "exchange/router.h"
 #include "models/batch_norm.h"
 #include "net/group.h"
-#include "train/evaluate.h"
-#include "train/measure.h"
+#include "train/drawings.h"
 #include "train/open_data.h"
 #include "train/pace.h"
 #include "train/partitions.h"
 #include "train/plan.h"
 #include "train/precision.h"
 #include "train/replica.h"
+#include "train/summary.h"
 
 namespace tutti::train {
 namespace {
@@ -66,7 +65,8 @@ class Trainer {
     next_ = loader.next();
     decide_routes(measure_densities(*next_));
     start_from_the_same_weights();
-    while (exchange().steps_done() < plan_.total_steps && (next_ || loader.has_next())) {
+    training_since_ = Clock::now();
+    while (!over_ && exchange().steps_done() < plan_.total_steps && (next_ || loader.has_next())) {
       auto begin = Clock::now();
       const data::Batch batch = next_ ? *std::exchange(next_, std::nullopt) : loader.next();
       trace_.add(Lane::waiting, "data", begin, Clock::now());
@@ -77,6 +77,7 @@ class Trainer {
       step(batch, loader, begin);
       after_step();
     }
+    if (target_ && apart_) end_call_.conclude();
     exchange().finish(exchange::Afterwards::nothing);
     conclude();
     return summarise();
@@ -118,8 +119,9 @@ class Trainer {
   void make_replica(const std::vector<std::string>& by_rows) {
     pacer_.reset();
     replica_.reset();
-    replica_.emplace(Surroundings{*model_, strategy_, tuning_, config_.bucket_bytes, everyone_, all_, trace_},
-                     by_rows);
+    replica_.emplace(
+        Surroundings{*model_, phases_, strategy_, tuning_, config_.bucket_bytes, everyone_, all_, trace_},
+        by_rows);
     if (config_.pace_ms > 0) {
       const std::chrono::duration<double, std::milli> step(config_.pace_ms * slowdown_);
       pacer_.emplace(replica_->buckets, replica_->tables, std::chrono::duration_cast<Clock::duration>(step),
@@ -256,8 +258,15 @@ class Trainer {
   // The loss, if one was computed.
   std::optional<double> compute(const data::Batch& batch) {
     if (pacer_) {
-      pacer_->run([this](grad::ParamId id) { exchange().on_gradient(id); },
-                  [this](std::size_t table) { rows()->on_gradient(table); });
+      std::size_t phase = 0;
+      pacer_->run(
+          [&](grad::ParamId id) {
+            const auto& buckets = replica_->buckets;
+            for (; phase < buckets.layout(buckets.bucket_of(id)).phase; ++phase)
+              exchange().finish_phase(phase);
+            exchange().on_gradient(id);
+          },
+          [this](std::size_t table) { rows()->on_gradient(table); });
       return std::nullopt;
     }
     if (batch.count == 0) return std::nullopt;
@@ -287,7 +296,7 @@ class Trainer {
     series_.exchange.push_back(milliseconds(times.busy));
     series_.exposed.push_back(milliseconds(times.exposed));
     if (loss) series_.loss.push_back(*loss);
-    samples_ += static_cast<std::int64_t>(batch.count);
+    series_.samples += static_cast<std::int64_t>(batch.count);
     emit(observe::StepDone{.step = strategy_.apart ? exchange().steps_done() : index + 1,
                            .total_steps = plan_.total_steps,
                            .epoch = plan_.epoch_of(index) + 1,
@@ -318,9 +327,20 @@ class Trainer {
     }
   }
 
-  // One micro batch after the other. Their gradients add up where they lie; they are final in the last one.
+  // Phase by phase; the loss of all together.
   double forward_and_backward(const data::Batch& batch) {
     const models::Batch whole = as_batch(batch);
+    double sum = 0;
+    for (std::size_t p = 0; p < phases_.size(); ++p) {
+      if (p > 0 && !pacer_) exchange().finish_phase(p - 1);
+      replica_->buckets.begin_phase(p);
+      sum += in_micro_batches(phases_[p], whole, batch);
+    }
+    return sum;
+  }
+
+  // One after the other. Their gradients add up where they lie; they are final in the last one.
+  double in_micro_batches(const models::Phase& phase, const models::Batch& whole, const data::Batch& batch) {
     const auto count = static_cast<std::int64_t>(batch.count);
     double loss = 0;
     for (std::int64_t first = 0; first < count; first += plan_.micro_batch) {
@@ -329,7 +349,8 @@ class Trainer {
       for (const auto& field : whole) part.push_back(field.narrow(0, first, n));
       accumulating_ = first + n < count;
       try {
-        loss += forward_and_backward(part, batch) * static_cast<double>(n) / static_cast<double>(count);
+        loss +=
+            forward_and_backward(phase, part, batch) * static_cast<double>(n) / static_cast<double>(count);
       } catch (const c10::Error& e) {
         refuse_without_kernel(e, config_.model);
         throw;
@@ -338,12 +359,13 @@ class Trainer {
     return loss;
   }
 
-  double forward_and_backward(const models::Batch& part, const data::Batch& batch) {
+  double forward_and_backward(const models::Phase& phase, const models::Batch& part,
+                              const data::Batch& batch) {
     const auto begin = Clock::now();
     torch::Tensor loss;
     {
       const Autocast autocast(config_.precision == "bf16");
-      loss = model_->loss(part);
+      loss = phase.loss(part);
     }
     const auto forward_done = Clock::now();
     trace_.add(Lane::compute, "forward", begin, forward_done);
@@ -370,18 +392,33 @@ class Trainer {
     const bool epoch_done = passed(plan_.steps_per_epoch);
     // Where workers do not keep step, or differ, nobody waits for the others here: rank 0 looks at what it
     // has.
-    const bool together = !strategy_.apart && !strategy_.drifts && config_.backup_workers == 0;
     const bool due = config_.checkpoint_every > 0 ? passed(config_.checkpoint_every) : epoch_done;
-    if (together && (epoch_done || due)) buffers_.average(all_);
-    if (!config_.no_evaluate && epoch_done && (together || first())) {
-      evaluate_now(steps_seen_, together ? &all_ : nullptr);
-    }
+    const bool to_evaluate =
+        !config_.no_evaluate && (config_.evaluate_every > 0 ? passed(config_.evaluate_every) : epoch_done);
+    if (together_ && (epoch_done || due || to_evaluate)) buffers_.average(all_);
+    if (to_evaluate && (together_ || first())) evaluate_now(steps_seen_, together_ ? &all_ : nullptr);
+    if (target_ && end_here(to_evaluate)) return;
     if (first() && due) {
       exchange().fetch_state();
       save(steps_seen_);
     }
-    if (epoch_done && together) reroute();
+    if (epoch_done && together_) reroute();
     if (search_) search_partitions();
+  }
+
+  // Whether the target is reached: everyone says the same after the same step, or, where workers do not keep
+  // step, when rank 0's word comes.
+  bool end_here(bool evaluated) {
+    if (apart_) {
+      if (first() && reached_after_) end_call_.tell(true);
+      over_ = first() ? reached_after_.has_value() : end_call_.heard();
+    } else if (evaluated) {
+      std::int32_t reached = reached_after_ ? 1 : 0;
+      if (strategy_.drifts) all_.broadcast({&reached, 1, DType::i32}, Rank{0}, "target");
+      over_ = reached == 1;
+    }
+    if (over_) last_step_ = steps_seen_;
+    return over_;
   }
 
   void search_partitions() {
@@ -399,18 +436,24 @@ class Trainer {
   // Everyone is here, with the same parameters.
   void conclude() {
     buffers_.average(all_);
-    if (!config_.no_evaluate) evaluate_now(plan_.total_steps, &all_);
-    if (first()) save(plan_.total_steps);
+    const bool just_evaluated = over_ && together_;
+    if (!config_.no_evaluate && !just_evaluated) evaluate_now(last_step_, &all_);
+    if (first()) save(last_step_);
   }
 
   void evaluate_now(std::int64_t done, collectives::Communicator* all) {
-    if (rows() != nullptr && done < plan_.total_steps) rows()->fetch_all();
-    evaluation_ = evaluate(*model_, channels_last_, *test_, all);
+    if (rows() != nullptr && done < last_step_) rows()->fetch_all();
+    evaluation_ = evaluate(*model_, info_.measures, channels_last_, *test_, all);
+    if (first()) save_drawings(*model_, config_.out, done);
     emit(observe::Evaluated{.step = done,
                             .epoch = plan_.epoch_of(done - 1) + 1,
                             .samples = evaluation_->samples,
-                            .loss = evaluation_->loss,
-                            .accuracy = evaluation_->accuracy});
+                            .figures = evaluation_->figures});
+    if (target_ && !reached_after_ && target_->reached_by(*evaluation_)) {
+      reached_after_ = milliseconds(Clock::now() - training_since_) / 1000.0;
+      emit(observe::Note{
+          fmt::format("{} {} is reached after {:.1f} s", target_->figure, target_->value, *reached_after_)});
+    }
   }
 
   void save(std::int64_t done) {
@@ -421,99 +464,29 @@ class Trainer {
     emit(observe::CheckpointSaved{done, path.string()});
   }
 
-  RankReport report() {
-    RankReport r;
-    r.compute_ms = quantile(series_.compute, 0.5);
-    r.exchange_ms = quantile(series_.exchange, 0.5);
-    r.exposed_exchange_ms = quantile(series_.exposed, 0.5);
-    const std::size_t tail = std::min(series_.loss.size(), static_cast<std::size_t>(plan_.steps_per_epoch));
-    if (tail > 0) {
-      r.train_loss =
-          std::accumulate(series_.loss.end() - static_cast<std::ptrdiff_t>(tail), series_.loss.end(), 0.0) /
-          static_cast<double>(tail);
-    }
-    r.steps = static_cast<std::int64_t>(series_.step.size());
-    r.samples = samples_;
-    r.seconds = std::accumulate(series_.step.begin(), series_.step.end(), 0.0) / 1000.0;
-    r.bytes_sent = bytes_before_ + exchange().bytes_sent();
-    r.parameters_sha256 = to_hex(
-        checkpoint::parameters_digest(snapshot_model(replica_->buckets, replica_->tables, buffers_).views()));
-    return r;
-  }
-
   nlohmann::json summarise() {
-    const auto texts = collectives::gather_text(all_, nlohmann::json(report()).dump(), "reports");
-    const auto traces =
-        collectives::gather_text(all_, config_.trace ? trace_.events().dump() : "[]", "traces");
+    const auto digest =
+        checkpoint::parameters_digest(snapshot_model(replica_->buckets, replica_->tables, buffers_).views());
+    const auto ranks = gather_reports(
+        all_,
+        make_report(series_, plan_.steps_per_epoch, bytes_before_ + exchange().bytes_sent(), to_hex(digest)));
+    if (config_.trace) write_trace(all_, trace_, std::filesystem::path(config_.out) / "trace.json");
     if (!first()) return nullptr;
-    std::vector<RankReport> ranks;
-    for (const auto& text : texts) ranks.push_back(nlohmann::json::parse(text).get<RankReport>());
-    if (config_.trace) {
-      std::vector<nlohmann::json> parsed;
-      for (const auto& text : traces) parsed.push_back(nlohmann::json::parse(text));
-      write_file_atomically(std::filesystem::path(config_.out) / "trace.json",
-                            observe::join_traces(parsed).dump());
-    }
-    return make_summary(ranks);
-  }
-
-  nlohmann::json make_summary(const std::vector<RankReport>& ranks) {
-    const auto mean = [&](auto member) {
-      double sum = 0;
-      for (const RankReport& r : ranks) sum += static_cast<double>(r.*member);
-      return sum / static_cast<double>(ranks.size());
-    };
-    auto replicas = nlohmann::json::array();
-    for (const RankReport& r : ranks) replicas.push_back(r.parameters_sha256);
-    double seconds = 0;
-    double gradients = 0;
-    double samples = 0;
-    auto steps = nlohmann::json::array();
-    for (const RankReport& r : ranks) {
-      seconds = std::max(seconds, r.seconds);
-      gradients += static_cast<double>(r.steps);
-      samples += static_cast<double>(r.samples);
-      steps.push_back(r.steps);
-    }
-    nlohmann::json s = {
-        {"model", config_.model},
-        {"data", config_.data},
-        {"strategy", config_.strategy},
-        {"workers", config_.workers},
-        {"servers", config_.servers},
-        {"steps", plan_.total_steps},
-        {"batch_per_worker", plan_.batch},
-        {"seed", config_.seed},
-        {"reproducible", false},
-        {"samples_per_second", samples / seconds},
-        {"steps_per_second", static_cast<double>(plan_.total_steps - setup_.first_step) / seconds},
-        {"gradients_per_second", gradients / seconds},
-        {"steps_per_worker", steps},
-        {"pace_ms", config_.pace_ms},
-        {"slow", config_.slow},
-        {"step_ms", {{"median", quantile(series_.step, 0.5)}, {"p90", quantile(series_.step, 0.9)}}},
-        {"compute_ms", mean(&RankReport::compute_ms)},
-        {"exchange_ms", mean(&RankReport::exchange_ms)},
-        {"exposed_exchange_ms", mean(&RankReport::exposed_exchange_ms)},
-        {"bytes_sent_per_worker", static_cast<std::uint64_t>(mean(&RankReport::bytes_sent))},
-        {"bytes_sent_per_server", 0},
-        {"train_loss", mean(&RankReport::train_loss)},
-        {"test_loss", nullptr},
-        {"test_accuracy", nullptr},
-        {"wall_seconds", milliseconds(Clock::now() - born_) / 1000.0},
-        {"parameters_sha256", ranks[0].parameters_sha256},
-        {"replicas_sha256", replicas},
-        {"config", config_},
-        {"version", kVersion}};
+    auto s = make_summary({.config = config_,
+                           .plan = plan_,
+                           .series = series_,
+                           .first_step = setup_.first_step,
+                           .steps = last_step_,
+                           .words_a_sample = info_.complete(options_of(config_)).unroll,
+                           .wall_seconds = milliseconds(Clock::now() - born_) / 1000.0,
+                           .evaluation = evaluation_,
+                           .target = target_,
+                           .seconds_to_target = reached_after_},
+                          ranks);
     s.update(exchange().report());
     if (!routes_.empty()) s["routes"] = routes_;
     if (!by_rows_.empty()) s["partitions"] = tuning_.partitions;
     if (search_) s["partition_search"] = search_->report();
-    if (pacer_) s["train_loss"] = nullptr;
-    if (evaluation_) {
-      s["test_loss"] = evaluation_->loss;
-      s["test_accuracy"] = evaluation_->accuracy;
-    }
     return s;
   }
 
@@ -525,6 +498,8 @@ class Trainer {
   const std::vector<Field> fields_ = info_.fields(options_of(config_));
   const bool channels_last_;
   const exchange::Strategy& strategy_;
+  const bool apart_ = strategy_.apart || config_.backup_workers > 0;  // workers do not keep step
+  const bool together_ = !apart_ && !strategy_.drifts;  // and all have the same parameters after each
   std::unique_ptr<data::Samples> training_;
   std::unique_ptr<data::Samples> test_;
   RunPlan plan_;
@@ -534,6 +509,7 @@ class Trainer {
   collectives::Communicator all_;  // the workers
   observe::Trace trace_;
   std::shared_ptr<models::Model> model_;
+  const std::vector<models::Phase> phases_ = model_->phases();
   const Buffers buffers_{*model_};
   const std::vector<std::string> embeddings_ = grad::embedding_names(*model_);
   std::vector<std::string> by_rows_;  // of these, which travel as rows
@@ -551,9 +527,14 @@ class Trainer {
   std::optional<Pacer> pacer_;
   std::chrono::duration<double> last_compute_{};
   bool accumulating_ = false;  // more micro batches of the step follow
-  std::int64_t samples_ = 0;
   StepSeries series_;
   std::optional<Evaluation> evaluation_;
+  const std::optional<Target> target_ = target_of(config_, info_);
+  std::optional<double> reached_after_;  // seconds
+  Clock::time_point training_since_;
+  bool over_ = false;  // before its time
+  std::int64_t last_step_ = plan_.total_steps;
+  EndCall end_call_{workers_};
 };
 
 }  // namespace

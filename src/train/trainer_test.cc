@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "checkpoint/checkpoint.h"
@@ -45,6 +48,7 @@ TEST_F(TrainerTest, LearnsAndWritesWhatTheContractNames) {
   c.trace = true;
   const auto s = train_here(c);
   EXPECT_GT(s.at("test_accuracy").get<double>(), 0.9);
+  EXPECT_GE(s.at("test_top5"), s.at("test_accuracy"));
   for (const char* key : {"model",
                           "data",
                           "strategy",
@@ -73,6 +77,94 @@ TEST_F(TrainerTest, LearnsAndWritesWhatTheContractNames) {
   EXPECT_EQ(nlohmann::json::parse(read_file(std::filesystem::path(c.out) / "summary.json")), s);
   EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(c.out) / "trace.json"));
   EXPECT_EQ(checkpoint::latest(c.out)->step, 60);
+}
+
+TEST_F(TrainerTest, EndsWhenTheTargetIsReachedUnderEveryStrategy) {
+  for (const std::string strategy : {"allreduce", "reduce-broadcast", "ps-sync", "ps-async", "ps-ssp",
+                                     "hogwild", "easgd", "local-sgd", "backup"}) {
+    auto c = config("until-" + strategy, 2);
+    c.strategy = strategy == "backup" ? "ps-sync" : strategy;
+    c.backup_workers = strategy == "backup" ? 1 : 0;
+    c.steps = 3000;
+    c.evaluate_every = 5;
+    c.until = "accuracy=0.5";
+    const auto s = train_here(c);
+    const auto steps = s.at("steps").get<std::int64_t>();
+    EXPECT_TRUE(s.at("reached")) << strategy;
+    EXPECT_LT(steps, 3000) << strategy;
+    EXPECT_GT(s.at("time_to_target_seconds"), 0.0) << strategy;
+    EXPECT_EQ(s.at("target"), (nlohmann::json{{"figure", "accuracy"}, {"value", 0.5}}));
+    EXPECT_EQ(checkpoint::latest(c.out)->step, steps) << strategy;
+    EXPECT_EQ(s["replicas_sha256"][0], s["replicas_sha256"][1]) << strategy;
+  }
+}
+
+TEST_F(TrainerTest, ATargetThatIsNotReachedIsSaid) {
+  auto c = config("run", 2);
+  c.strategy = "ps-async";
+  c.until = "loss=0";
+  const auto s = train_here(c);
+  EXPECT_FALSE(s.at("reached"));
+  EXPECT_TRUE(s.at("time_to_target_seconds").is_null());
+  EXPECT_EQ(s.at("steps"), 8);
+}
+
+TEST_F(TrainerTest, GenerativeModelLeavesDrawingsAtEveryEvaluation) {
+  auto c = config("gan", 2);
+  c.model = "gan-mnist";
+  c.steps = 5;
+  c.evaluate_every = 2;
+  const auto drawn = [&] {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(c.out) / "samples")) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::ranges::sort(names);
+    return names;
+  };
+  const auto s = train_here(c);
+  EXPECT_EQ(drawn(),
+            (std::vector<std::string>{"step-00000002.png", "step-00000004.png", "step-00000005.png"}));
+  const auto png = read_file(std::filesystem::path(c.out) / "samples" / "step-00000005.png");
+  EXPECT_EQ(png.substr(16, 8), std::string("\0\0\0\xf0\0\0\0\xf0", 8));  // 8 x (28 + 2) each way
+  EXPECT_NEAR(s.at("test_loss"),
+              s.at("test_discriminator_loss").get<double>() + s.at("test_generator_loss").get<double>(),
+              1e-6);
+  c.steps = 1;
+  train_here(c);  // what the earlier run drew is gone
+  EXPECT_EQ(drawn(), std::vector<std::string>{"step-00000001.png"});
+}
+
+TEST_F(TrainerTest, PacedStepsOfPhasesAreExchanged) {
+  auto c = config("paced", 2);
+  c.model = "gan-mnist";
+  c.pace_ms = 1;
+  const auto s = train_here(c);
+  EXPECT_EQ(s["replicas_sha256"][0], s["replicas_sha256"][1]);
+  EXPECT_GT(s["bytes_sent_per_worker"], 0);
+}
+
+TEST_F(TrainerTest, FiguresOfTheModelAreInTheSummary) {
+  auto c = config("words", 2);
+  c.model = "lstm-lm";
+  c.data = "synthetic";
+  c.vocabulary = 50;
+  c.embedding = 4;
+  c.hidden = 8;
+  c.unroll = 5;
+  c.sampled = 10;
+  c.steps = 2;
+  auto s = train_here(c);
+  EXPECT_NEAR(s.at("test_perplexity"), std::exp(s.at("test_loss").get<double>()), 1e-6);
+  EXPECT_NEAR(s.at("words_per_second"), 5 * s.at("samples_per_second").get<double>(), 1e-6);
+  c = config("clicks", 2);
+  c.model = "wide-deep";
+  c.data = "synthetic";
+  c.steps = 2;
+  s = train_here(c);
+  EXPECT_GT(s.at("test_auc"), 0.0);
+  EXPECT_LT(s.at("test_auc"), 1.0);
+  EXPECT_FALSE(s.contains("words_per_second"));
 }
 
 TEST_F(TrainerTest, ResumedRunEndsWithTheSameBitsAsAnUndisturbedOne) {
@@ -148,6 +240,7 @@ TEST_F(TrainerTest, BadInputIsRefusedBeforeAnythingIsWritten) {
   expect_refused([](auto& c) { c.workers = 0; }, "--workers");
   expect_refused([](auto& c) { c.workers = 2; }, "local");
   expect_refused([](auto& c) { c.batch = 301; }, "larger than the data");
+  expect_refused([](auto& c) { c.until = "perplexity=9"; }, "it has: loss, accuracy, top5");
   expect_refused([](auto& c) { c.resume = "/no/such/run"; }, "/no/such/run");
 }
 

@@ -117,6 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Workload{.model = "wide-deep", .batch = 256, .lr = 0.01, .sparse = true},
                       Workload{.model = "rnn-mnist", .batch = 64, .lr = 0.01},
                       Workload{.model = "sdss-dnn", .batch = 64, .lr = 0.01},
+                      Workload{.model = "gan-mnist", .data = "mnist", .batch = 64},
                       Workload{.model = "deepfam", .batch = 4},
                       Workload{.model = "lstm-lm", .batch = 64, .lr = 0.01, .sparse = true},
                       Workload{.model = "alexnet-cifar", .image_size = 16},

@@ -1,0 +1,113 @@
+#include "train/summary.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/file.h"
+#include "base/version.h"
+
+namespace tutti::train {
+namespace {
+
+double mean(const std::vector<RankReport>& ranks, auto member) {
+  double sum = 0;
+  for (const RankReport& r : ranks) sum += static_cast<double>(r.*member);
+  return sum / static_cast<double>(ranks.size());
+}
+
+nlohmann::json list(const std::vector<RankReport>& ranks, auto member) {
+  auto values = nlohmann::json::array();
+  for (const RankReport& r : ranks) values.push_back(r.*member);
+  return values;
+}
+
+}  // namespace
+
+RankReport make_report(const StepSeries& series, std::int64_t steps_per_epoch, std::uint64_t bytes_sent,
+                       std::string parameters_sha256) {
+  RankReport r;
+  r.compute_ms = quantile(series.compute, 0.5);
+  r.exchange_ms = quantile(series.exchange, 0.5);
+  r.exposed_exchange_ms = quantile(series.exposed, 0.5);
+  const std::size_t tail = std::min(series.loss.size(), static_cast<std::size_t>(steps_per_epoch));
+  if (tail > 0) {
+    r.train_loss =
+        std::accumulate(series.loss.end() - static_cast<std::ptrdiff_t>(tail), series.loss.end(), 0.0) /
+        static_cast<double>(tail);
+  }
+  r.steps = static_cast<std::int64_t>(series.step.size());
+  r.samples = series.samples;
+  r.seconds = std::accumulate(series.step.begin(), series.step.end(), 0.0) / 1000.0;
+  r.bytes_sent = bytes_sent;
+  r.parameters_sha256 = std::move(parameters_sha256);
+  return r;
+}
+
+std::vector<RankReport> gather_reports(collectives::Communicator& all, const RankReport& mine) {
+  std::vector<RankReport> ranks;
+  for (const auto& text : collectives::gather_text(all, nlohmann::json(mine).dump(), "reports")) {
+    ranks.push_back(nlohmann::json::parse(text).get<RankReport>());
+  }
+  return ranks;
+}
+
+void write_trace(collectives::Communicator& all, const observe::Trace& mine,
+                 const std::filesystem::path& path) {
+  const auto texts = collectives::gather_text(all, mine.events().dump(), "traces");
+  if (all.rank() != Rank{0}) return;
+  std::vector<nlohmann::json> traces;
+  for (const auto& text : texts) traces.push_back(nlohmann::json::parse(text));
+  write_file_atomically(path, observe::join_traces(traces).dump());
+}
+
+nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>& ranks) {
+  const auto& config = run.config;
+  const double count = static_cast<double>(ranks.size());
+  const double seconds = std::ranges::max_element(ranks, {}, &RankReport::seconds)->seconds;
+  nlohmann::json s = {
+      {"model", config.model},
+      {"data", config.data},
+      {"strategy", config.strategy},
+      {"workers", config.workers},
+      {"servers", config.servers},
+      {"steps", run.steps},
+      {"batch_per_worker", run.plan.batch},
+      {"seed", config.seed},
+      {"reproducible", false},
+      {"samples_per_second", mean(ranks, &RankReport::samples) * count / seconds},
+      {"steps_per_second", static_cast<double>(run.steps - run.first_step) / seconds},
+      {"gradients_per_second", mean(ranks, &RankReport::steps) * count / seconds},
+      {"steps_per_worker", list(ranks, &RankReport::steps)},
+      {"pace_ms", config.pace_ms},
+      {"slow", config.slow},
+      {"step_ms", {{"median", quantile(run.series.step, 0.5)}, {"p90", quantile(run.series.step, 0.9)}}},
+      {"compute_ms", mean(ranks, &RankReport::compute_ms)},
+      {"exchange_ms", mean(ranks, &RankReport::exchange_ms)},
+      {"exposed_exchange_ms", mean(ranks, &RankReport::exposed_exchange_ms)},
+      {"bytes_sent_per_worker", static_cast<std::uint64_t>(mean(ranks, &RankReport::bytes_sent))},
+      {"bytes_sent_per_server", 0},
+      {"train_loss", nullptr},
+      {"test_loss", nullptr},
+      {"test_accuracy", nullptr},
+      {"wall_seconds", run.wall_seconds},
+      {"parameters_sha256", ranks[0].parameters_sha256},
+      {"replicas_sha256", list(ranks, &RankReport::parameters_sha256)},
+      {"config", config},
+      {"version", kVersion}};
+  if (config.pace_ms == 0) s["train_loss"] = mean(ranks, &RankReport::train_loss);
+  if (run.words_a_sample > 0) {
+    s["words_per_second"] = s["samples_per_second"].get<double>() * static_cast<double>(run.words_a_sample);
+  }
+  if (run.evaluation) {
+    for (const auto& [name, value] : run.evaluation->figures) s["test_" + name] = value;
+  }
+  if (run.target) {
+    s["target"] = {{"figure", run.target->figure}, {"value", run.target->value}};
+    s["reached"] = run.seconds_to_target.has_value();
+    s["time_to_target_seconds"] = nullptr;
+    if (run.seconds_to_target) s["time_to_target_seconds"] = *run.seconds_to_target;
+  }
+  return s;
+}
+
+}  // namespace tutti::train

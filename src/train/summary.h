@@ -1,0 +1,60 @@
+// What a run leaves in summary.json and trace.json.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "config/train_config.h"
+#include "observe/trace.h"
+#include "train/evaluate.h"
+#include "train/measure.h"
+#include "train/plan.h"
+#include "train/target.h"
+
+namespace tutti::train {
+
+// What a rank tells rank 0 at the end.
+struct RankReport {
+  double compute_ms = 0;
+  double exchange_ms = 0;
+  double exposed_exchange_ms = 0;
+  double train_loss = 0;  // mean over the last epoch
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;
+  double seconds = 0;  // in those steps
+  std::uint64_t bytes_sent = 0;
+  std::string parameters_sha256;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, compute_ms, exchange_ms, exposed_exchange_ms, train_loss,
+                                   steps, samples, seconds, bytes_sent, parameters_sha256)
+
+RankReport make_report(const StepSeries& series, std::int64_t steps_per_epoch, std::uint64_t bytes_sent,
+                       std::string parameters_sha256);
+
+// A collective call: everyone gets all reports, by rank.
+std::vector<RankReport> gather_reports(collectives::Communicator& all, const RankReport& mine);
+
+// A collective call: rank 0 writes all ranks' spans into one file. Throws RunError.
+void write_trace(collectives::Communicator& all, const observe::Trace& mine,
+                 const std::filesystem::path& path);
+
+// What rank 0 knows of the run beside the reports.
+struct RunRecord {
+  const config::TrainConfig& config;
+  const RunPlan& plan;
+  const StepSeries& series;  // rank 0's
+  std::int64_t first_step = 0;
+  std::int64_t steps = 0;           // that the model has behind it
+  std::int64_t words_a_sample = 0;  // that a language model foretells; 0: it has none
+  double wall_seconds = 0;
+  std::optional<Evaluation> evaluation = std::nullopt;  // the last
+  std::optional<Target> target = std::nullopt;
+  std::optional<double> seconds_to_target = std::nullopt;
+};
+
+nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>& ranks);
+
+}  // namespace tutti::train
