@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "config/emulation.h"
 
 namespace tutti::config {
 namespace {
@@ -93,6 +94,7 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add(app, "moving-rate", c.moving_rate, "of easgd, towards the centre and back; 0: 0.9 / workers");
   add(app, "pace", c.pace_ms, "milliseconds to wait instead of computing, to measure exchanges alone");
   add(app, "slow", c.slow, "RANK:FACTOR makes one worker so many times slower");
+  add(app, "emulate", c.emulate, kEmulateHelp);
   add(app, "device", c.device, "cpu");
   add(app, "transport", c.transport, "auto | shm | tcp");
   add(app, "algorithm", c.algorithm, "of allreduce: auto | ring | direct | halving-doubling | tree");

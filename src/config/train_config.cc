@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "config/emulation.h"
 
 namespace tutti::config {
 namespace {
@@ -67,6 +68,11 @@ void validate(const TrainConfig& c) {
   require(c.pace_ms >= 0 && c.pace_ms <= 3.6e6, "pace", "between 0 and 3600000 ms", c.pace_ms);
   parse_slow(c);
   parse_partitions(c);
+  const bool emulated = parse_emulation(c.emulate).has_value();
+  require(!emulated || c.transport != "shm", "transport", "tcp with --emulate, whose hosts share no memory",
+          c.transport);
+  require(!emulated || !c.local_aggregation, "local-aggregation",
+          "left out with --emulate, whose hosts share no memory", c.local_aggregation);
   require(c.device == "cpu", "device", "cpu (this build trains on nothing else)", c.device);
   require(c.memory_format == "auto" || c.memory_format == "contiguous" || c.memory_format == "channels-last",
           "memory-format", "auto, contiguous or channels-last", c.memory_format);

@@ -49,8 +49,9 @@ struct TrainConfig {
   std::int64_t sync_every = 8;  // easgd, local-sgd
   double moving_rate = 0;       // easgd; 0: 0.9 / workers
 
-  double pace_ms = 0;  // above 0: wait so long instead of computing
-  std::string slow;    // RANK:FACTOR
+  double pace_ms = 0;   // above 0: wait so long instead of computing
+  std::string slow;     // RANK:FACTOR
+  std::string emulate;  // hosts=N,link=RATE; empty: no emulated cluster
 
   std::string device = "cpu";
   std::string transport = "auto";
@@ -69,12 +70,15 @@ struct TrainConfig {
 };
 
 // A key that is missing keeps its default.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    TrainConfig, model, classes, image_size, vocabulary, embedding, hidden, unroll, sampled, data, strategy,
-    workers, steps, epochs, batch, global_batch, optimizer, lr, momentum, beta1, beta2, epsilon, weight_decay,
-    scale_lr, warmup_steps, seed, servers, colocate, server_role, backup_workers, staleness, damp_stale,
-    local_aggregation, partitions, sync_every, moving_rate, pace_ms, slow, device, transport, algorithm,
-    memory_format, bucket_bytes, threads, timeout_s, no_evaluate, trace, checkpoint_every, out, resume)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TrainConfig, model, classes, image_size, vocabulary,
+                                                embedding, hidden, unroll, sampled, data, strategy, workers,
+                                                steps, epochs, batch, global_batch, optimizer, lr, momentum,
+                                                beta1, beta2, epsilon, weight_decay, scale_lr, warmup_steps,
+                                                seed, servers, colocate, server_role, backup_workers,
+                                                staleness, damp_stale, local_aggregation, partitions,
+                                                sync_every, moving_rate, pace_ms, slow, emulate, device,
+                                                transport, algorithm, memory_format, bucket_bytes, threads,
+                                                timeout_s, no_evaluate, trace, checkpoint_every, out, resume)
 
 // `slow` as numbers; factor 1 for everyone if it is empty. Throws ConfigError.
 struct Slow {
