@@ -71,12 +71,7 @@ nlohmann::json read_shapers(int network, const std::string& device) {
 void require_means() {
   if (::geteuid() != 0)
     throw ConfigError("--emulate makes network namespaces and needs root (sudo tutti ...)");
-  for (const char* tool : {"ip", "tc"}) {
-    if (find_tool(tool).empty()) {
-      throw ConfigError(
-          fmt::format("--emulate needs `{}`, which is not installed (apt-get install iproute2)", tool));
-    }
-  }
+  for (const char* tool : {"ip", "tc"}) path_of_tool(tool);
 }
 
 Cluster::Cluster(const config::Emulation& emulation, int processes) : emulation_(emulation) {
@@ -86,6 +81,14 @@ Cluster::Cluster(const config::Emulation& emulation, int processes) : emulation_
     throw ConfigError(
         fmt::format("--emulate: {} processes need hosts={} or fewer", processes, config::kMostHosts));
   }
+  try {
+    build();
+  } catch (const RunError& e) {
+    throw ConfigError(fmt::format("--emulate: this machine cannot: {}", e.what()));
+  }
+}
+
+void Cluster::build() {
   switch_ = make_network();
   // Nothing but our traffic passes the links: no multicast queries, no IPv6 that announces itself.
   std::string in_switch = fmt::format(

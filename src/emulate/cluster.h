@@ -37,8 +37,8 @@ struct Traffic {
 // Lives on one thread.
 class Cluster {
  public:
-  // One host for each of `processes` if the emulation names no number. Throws ConfigError without root or the
-  // tools, RunError if the kernel or a tool refuses.
+  // One host for each of `processes` if the emulation names no number. Throws ConfigError if this machine
+  // cannot: no root, no tools, a kernel that refuses.
   Cluster(const config::Emulation& emulation, int processes);
 
   int hosts() const { return static_cast<int>(hosts_.size()); }
@@ -55,6 +55,7 @@ class Cluster {
   std::vector<Traffic> traffic() const;
 
  private:
+  void build();
   launch::Place place_of(std::size_t host) const;
 
   config::Emulation emulation_;

@@ -44,19 +44,16 @@ std::string first_line(const std::string& text) {
 
 }  // namespace
 
-std::string find_tool(const std::string& name) {
+std::string path_of_tool(const std::string& name) {
   for (const char* folder : {"/usr/sbin/", "/sbin/", "/usr/bin/", "/bin/"}) {
     if (std::filesystem::exists(folder + name)) return folder + name;
   }
-  return {};
+  throw ConfigError(
+      fmt::format("--emulate needs `{}`, which is not installed (apt-get install iproute2)", name));
 }
 
 std::string run_tool(const ToolRun& run) {
-  const std::string program = find_tool(run.name);
-  if (program.empty()) {
-    throw ConfigError(
-        fmt::format("--emulate needs `{}`, which is not installed (apt-get install iproute2)", run.name));
-  }
+  const std::string program = path_of_tool(run.name);
   auto arguments = run.arguments;
   auto inherit = run.inherit;
   UniqueFd commands;
@@ -76,7 +73,7 @@ std::string run_tool(const ToolRun& run) {
   ::waitpid(child.pid, &status, 0);
   if (!ended) throw RunError(fmt::format("`{}` did not end within {} s", run.name, kPatience.count()));
   if (status != 0) {
-    throw RunError(fmt::format("cannot emulate a cluster: `{}` said: {}", run.name, first_line(complained)));
+    throw RunError(fmt::format("`{}` said: {}", run.name, first_line(complained)));
   }
   return said;
 }

@@ -6,8 +6,8 @@
 
 namespace tutti::emulate {
 
-// Where the tool lies, or empty if it is not installed.
-std::string find_tool(const std::string& name);
+// Where the tool lies. Throws ConfigError if it is not installed.
+std::string path_of_tool(const std::string& name);
 
 struct ToolRun {
   std::string name;                         // "ip" or "tc"
