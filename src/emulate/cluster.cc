@@ -74,7 +74,7 @@ void require_means() {
   for (const char* tool : {"ip", "tc"}) path_of_tool(tool);
 }
 
-Cluster::Cluster(const config::Emulation& emulation, int processes) : emulation_(emulation) {
+Cluster::Cluster(config::Emulation emulation, int processes) : emulation_(std::move(emulation)) {
   require_means();
   if (emulation_.hosts == 0) emulation_.hosts = processes;
   if (emulation_.hosts > config::kMostHosts) {
@@ -159,8 +159,7 @@ std::pair<launch::Outcome, nlohmann::json> Cluster::run(launch::JobSpec job,
                         {"packets_received", after[h].packets_received - before[h].packets_received},
                         {"packets_dropped", after[h].packets_dropped - before[h].packets_dropped}});
   }
-  return {std::move(outcome),
-          {{"hosts", hosts()}, {"link", emulation_.link}, {"per_host", std::move(per_host)}}};
+  return {std::move(outcome), {{"hosts", hosts()}, {"link", emulation_.link}, {"per_host", per_host}}};
 }
 
 double Cluster::measure_link() const {

@@ -39,7 +39,7 @@ class Cluster {
  public:
   // One host for each of `processes` if the emulation names no number. Throws ConfigError if this machine
   // cannot: no root, no tools, a kernel that refuses.
-  Cluster(const config::Emulation& emulation, int processes);
+  Cluster(config::Emulation emulation, int processes);
 
   int hosts() const { return static_cast<int>(hosts_.size()); }
 

@@ -1,6 +1,6 @@
 #include "lab/run.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -58,16 +58,18 @@ nlohmann::json read_summary(const std::string& run_folder) {
 }
 
 std::string conditions_of(const nlohmann::json& summary) {
-  std::vector<std::string> said;
-  if (const double pace = summary.value("pace_ms", 0.0); pace > 0)
-    said.push_back(fmt::format("paced at {} ms", pace));
-  if (const auto slow = summary.value("slow", std::string()); !slow.empty()) said.push_back("slowed " + slow);
+  std::string said;
+  const auto add = [&](const std::string& condition) {
+    if (!said.empty()) said += ", ";
+    said += condition;
+  };
+  if (const double pace = summary.value("pace_ms", 0.0); pace > 0) add(fmt::format("paced at {} ms", pace));
+  if (const auto slow = summary.value("slow", std::string()); !slow.empty()) add("slowed " + slow);
   if (summary.contains("emulated")) {
     const auto& e = summary["emulated"];
-    said.push_back(
-        fmt::format("emulated hosts={},link={}", e.at("hosts").get<int>(), e.at("link").get<std::string>()));
+    add(fmt::format("emulated hosts={},link={}", e.at("hosts").get<int>(), e.at("link").get<std::string>()));
   }
-  return fmt::format("{}", fmt::join(said, ", "));
+  return said;
 }
 
 bool replicas_agree(const nlohmann::json& summary) {
