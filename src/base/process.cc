@@ -5,6 +5,8 @@
 
 #include <csignal>
 #include <cstring>
+#include <exception>
+#include <thread>
 
 #include "base/error.h"
 
@@ -30,6 +32,19 @@ void pin_to_cores(const std::vector<int>& cores) {
 
 void name_thread(const std::string& name) {
   ::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
+}
+
+void in_network(int network, const std::function<void()>& work) {
+  std::exception_ptr failure;
+  std::thread([&] {
+    try {
+      if (::setns(network, CLONE_NEWNET) != 0) throw_errno("cannot enter a network namespace");
+      work();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }).join();
+  if (failure) std::rethrow_exception(failure);
 }
 
 std::string signal_name(int signal) {

@@ -1,6 +1,7 @@
 // What the kernel knows about cores and processes.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,11 @@ void pin_to_cores(const std::vector<int>& cores);
 
 // Names the calling thread for debuggers and `top -H`; at most 15 characters count.
 void name_thread(const std::string& name);
+
+// Calls `work` on a thread of its own that has entered the network namespace of this descriptor: sockets made
+// there belong to it, wherever they are used later. Returns when it is through. Throws what it throws, and
+// RunError.
+void in_network(int network, const std::function<void()>& work);
 
 // "SIGKILL" for 9.
 std::string signal_name(int signal);

@@ -9,7 +9,9 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/train_command.h"
+#include "config/emulation.h"
 #include "lab/bench_allreduce.h"
+#include "lab/bench_emulated.h"
 #include "lab/bench_ps.h"
 #include "launch/launcher.h"
 #include "net/inproc.h"
@@ -18,8 +20,10 @@ namespace tutti::cli {
 namespace {
 
 struct Flags {
-  int ranks = 2;
-  std::string transport = "shm";
+  std::optional<int> ranks;    // of allreduce
+  std::optional<int> workers;  // of ps
+  std::string transport = "auto";
+  std::string emulate;
   std::string algorithm = "auto";
   std::string sizes = "1K,16K,64K,512K,4M,32M";
   int iterations = 0;
@@ -29,11 +33,24 @@ struct Flags {
 
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 30;
 
+constexpr int kRanks = 2;
+
+// What depends on whether a cluster is emulated.
+std::optional<config::Emulation> resolve(Flags& f) {
+  const auto emulation = config::parse_emulation(f.emulate);
+  if (emulation && f.transport != "auto" && f.transport != "tcp") {
+    throw ConfigError(fmt::format("--transport must be tcp with --emulate, not {}", f.transport));
+  }
+  if (f.transport == "auto") f.transport = emulation ? "tcp" : "shm";
+  if (!f.ranks) f.ranks = emulation && emulation->hosts > 0 ? emulation->hosts : kRanks;
+  return emulation;
+}
+
 lab::BenchSpec check(const Flags& f) {
   lab::BenchSpec spec{parse_bytes_list(f.sizes), f.transport, f.algorithm, f.iterations};
   collectives::parse_algorithm(f.algorithm);
-  if (f.ranks < 1 || f.ranks > 1024)
-    throw ConfigError(fmt::format("--ranks must be 1 to 1024, not {}", f.ranks));
+  if (*f.ranks < 1 || *f.ranks > 1024)
+    throw ConfigError(fmt::format("--ranks must be 1 to 1024, not {}", *f.ranks));
   if (f.iterations < 0)
     throw ConfigError(fmt::format("--iterations must be at least 1, not {}", f.iterations));
   if (!(f.timeout_s > 0 && f.timeout_s <= 86400)) {
@@ -57,7 +74,7 @@ Clock::duration timeout_of(const Flags& f) {
 
 nlohmann::json run_threads(const Flags& f, const lab::BenchSpec& spec) {
   nlohmann::json rows;
-  net::run_as_threads(net::Medium::memory, f.ranks, timeout_of(f), [&](net::Transport& t) {
+  net::run_as_threads(net::Medium::memory, *f.ranks, timeout_of(f), [&](net::Transport& t) {
     collectives::Communicator all(t, collectives::parse_algorithm(spec.algorithm));
     auto mine = lab::bench_allreduce(all, spec);
     if (t.rank() == Rank{0}) rows = std::move(mine);
@@ -71,32 +88,52 @@ struct BenchResult {
   int exit_code = 0;
 };
 
-BenchResult run_processes(launch::JobSpec job, const Flags& f) {
-  BenchResult result;
+BenchResult run_processes(launch::JobSpec job, const Flags& f,
+                          const std::optional<config::Emulation>& emulation) {
+  BenchResult result{nlohmann::json::array()};
   job.program = this_program();
   job.transport = f.transport;
   job.timeout = timeout_of(f);
   const launch::Listener listener{
       [](Rank r, bool, const std::string& line) { fmt::print(stderr, "[{}] {}\n", to_int(r), line); },
-      [&](Rank, const nlohmann::json& line) { result.rows = line.at("rows"); }};
-  const auto outcome = launch::run(job, listener);
+      [&](Rank, const nlohmann::json& line) {
+        for (const auto& row : line.at("rows")) result.rows.push_back(row);
+      }};
+  const auto outcome =
+      emulation ? lab::bench_emulated(*emulation, job, listener, result.rows) : launch::run(job, listener);
   result.exit_code = outcome.exit_code;
   if (outcome.exit_code != 0) fmt::print(stderr, "tutti: {}\n", outcome.line);
   return result;
 }
 
-BenchResult run_allreduce(const Flags& f, const lab::BenchSpec& spec) {
+BenchResult run_allreduce(const Flags& f, const lab::BenchSpec& spec,
+                          const std::optional<config::Emulation>& emulation) {
   if (f.transport == "inproc") return {run_threads(f, spec)};
   launch::JobSpec job;
-  job.workers = f.ranks;
+  job.workers = *f.ranks;
   job.task = lab::kBenchTask;
   job.payload = spec;
-  return run_processes(std::move(job), f);
+  return run_processes(std::move(job), f, emulation);
 }
 
-int bench(const Flags& f) {
+void print_emulated(const nlohmann::json& rows) {
+  for (const auto& r : rows) {
+    if (!r.contains("emulated")) return;
+    fmt::print("emulated hosts={},link={}: a stream gets {:.4f} GB/s", r["emulated"]["hosts"].get<int>(),
+               r["emulated"]["link"].get<std::string>(), r.value("link_bytes_per_second", 0.0) / 1e9);
+    if (r.contains("bound_seconds")) {
+      fmt::print("; {} of {} B at {:.1f} % of what the links allow", r["algorithm"].get<std::string>(),
+                 r["bytes"].get<std::uint64_t>(),
+                 100 * r["bound_seconds"].get<double>() / r["seconds"].get<double>());
+    }
+    fmt::print("\n");
+  }
+}
+
+int bench(Flags f) {
+  const auto emulation = resolve(f);
   const auto spec = check(f);
-  const auto [rows, exit_code] = run_allreduce(f, spec);
+  const auto [rows, exit_code] = run_allreduce(f, spec, emulation);
   if (exit_code != 0) return exit_code;
   if (f.json) {
     fmt::print("{}\n", rows.dump(2));
@@ -110,12 +147,16 @@ int bench(const Flags& f) {
                r["seconds"].get<double>() * 1e6, r["bytes_per_second"].get<double>() / 1e9,
                r["iterations"].get<int>());
   }
+  print_emulated(rows);
   fmt::print("{}: {}\n", "auto chose as it did because", rows.back()["reason"].get<std::string>());
   return 0;
 }
 
-int bench_ps(const Flags& f, lab::BenchPsSpec spec) {
+int bench_ps(Flags f, lab::BenchPsSpec spec) {
+  const auto emulation = resolve(f);
   check(f);
+  if (f.workers) spec.workers = *f.workers;
+  if (!f.workers && emulation) spec.workers = std::max(1, emulation->hosts - spec.servers);
   if (f.transport == "inproc") throw ConfigError("--transport must be shm or tcp, not inproc");
   if (spec.workers < 1 || spec.workers > 512)
     throw ConfigError(fmt::format("--workers must be 1 to 512, not {}", spec.workers));
@@ -138,7 +179,7 @@ int bench_ps(const Flags& f, lab::BenchPsSpec spec) {
   job.servers = spec.servers;
   job.task = lab::kBenchPsTask;
   job.payload = spec;
-  const auto [rows, exit_code] = run_processes(std::move(job), f);
+  const auto [rows, exit_code] = run_processes(std::move(job), f, emulation);
   if (exit_code != 0) return exit_code;
   if (f.json) {
     fmt::print("{}\n", rows.dump(2));
@@ -158,12 +199,15 @@ int bench_ps(const Flags& f, lab::BenchPsSpec spec) {
                  r["touched_rows"].get<std::uint64_t>(), human_bytes(r["bytes_sent"].get<std::uint64_t>()));
     }
   }
+  print_emulated(rows);
   return 0;
 }
 
 // What both benchmarks take.
 void add_common(CLI::App& command, Flags& f) {
-  command.add_option("--transport", f.transport, "inproc | shm | tcp")->capture_default_str();
+  command.add_option("--transport", f.transport, "auto (shm, or tcp with --emulate) | inproc | shm | tcp")
+      ->capture_default_str();
+  command.add_option("--emulate", f.emulate, config::kEmulateHelp);
   command.add_option("--sizes", f.sizes, "bytes, e.g. 1K,64K,4M")->capture_default_str();
   command.add_option("--iterations", f.iterations, "a size; 0: what fits half a second")
       ->capture_default_str();
@@ -179,7 +223,8 @@ void add_bench(CLI::App& app, Action& action) {
   command->require_subcommand(1);
   auto* allreduce = command->add_subcommand("allreduce", "All-reduce of float32 over sizes");
   const auto f = std::make_shared<Flags>();
-  allreduce->add_option("--ranks", f->ranks, "processes, or threads for inproc")->capture_default_str();
+  allreduce->add_option("--ranks", f->ranks,
+                        "processes, or threads for inproc; default 2, or the hosts of --emulate");
   allreduce->add_option("--algorithm", f->algorithm, "auto | ring | direct | halving-doubling | tree")
       ->capture_default_str();
   add_common(*allreduce, *f);
@@ -189,7 +234,8 @@ void add_bench(CLI::App& app, Action& action) {
   const auto spec = std::make_shared<lab::BenchPsSpec>();
   const auto common = std::make_shared<Flags>();
   common->sizes = "1M,26M";
-  ps->add_option("--workers", spec->workers, "processes that push and pull")->capture_default_str();
+  ps->add_option("--workers", common->workers,
+                 "processes that push and pull; default 1, or the hosts of --emulate that are no servers");
   ps->add_option("--servers", spec->servers, "processes that hold the parameters")->capture_default_str();
   ps->add_option("--piece-bytes", spec->piece_bytes, "a model is cut into pieces of this size")
       ->check(CLI::PositiveNumber)

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "config/environment.h"
 #include "data/catalogue.h"
+#include "emulate/cluster.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
 #include "train/precision.h"
@@ -31,6 +32,15 @@ void line(const char* what, const std::string& text) {
   fmt::print("{:<14} {}\n", what, text);
 }
 
+std::string emulation() {
+  try {
+    emulate::require_means();
+    return "yes: root, ip and tc are there";
+  } catch (const ConfigError& e) {
+    return fmt::format("no: {}", e.what());
+  }
+}
+
 int doctor() {
   line("tutti", kVersion);
   line("libtorch",
@@ -41,6 +51,7 @@ int doctor() {
   line("machine", fmt::format("{} cores for this process, {} of memory", allowed_cores().size(),
                               human_bytes(pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)))));
   line("transports", "inproc, shm, tcp (authenticated, loopback); mpi: not built in");
+  line("emulate", emulation());
   std::string strategies;
   for (const auto& s : exchange::all_strategies())
     strategies += fmt::format("{}{}", strategies.empty() ? "" : ", ", s.name);

@@ -14,6 +14,15 @@
 namespace tutti::cli {
 namespace {
 
+void print_traffic(const nlohmann::json& emulated) {
+  for (const auto& host : emulated.at("per_host")) {
+    const auto number = [&](const char* key) { return host.at(key).get<std::uint64_t>(); };
+    fmt::print("\n  emulated host {:>2}: sent {:>10} in {:>8} packets, received {:>10} in {:>8}",
+               number("host"), human_bytes(number("bytes_sent")), number("packets_sent"),
+               human_bytes(number("bytes_received")), number("packets_received"));
+  }
+}
+
 void print_summary(const nlohmann::json& s, const std::string& folder, std::uint64_t strangers) {
   const auto number = [&](const char* key) { return s.at(key).get<double>(); };
   fmt::print(
@@ -39,7 +48,9 @@ void print_summary(const nlohmann::json& s, const std::string& folder, std::uint
                    : "was not reached");
   }
   const auto conditions = lab::conditions_of(s);
-  if (!conditions.empty()) fmt::print("\n{}: no training, only its exchange", conditions);
+  if (!conditions.empty()) fmt::print("\n{}", conditions);
+  if (s.value("pace_ms", 0.0) > 0) fmt::print(": no training, only its exchange");
+  if (s.contains("emulated")) print_traffic(s["emulated"]);
   if (s.contains("staleness")) {
     fmt::print(
         "\nstaleness of gradients {:.2f} on average, {} at most; lead {} at most; {} pieces applied, {} "

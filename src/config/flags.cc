@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "config/emulation.h"
 
 namespace tutti::config {
 namespace {
@@ -126,6 +127,7 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add(app, "moving-rate", c.moving_rate, "of easgd, towards the centre and back; 0: 0.9 / workers");
   add(app, "pace", c.pace_ms, "milliseconds to wait instead of computing, to measure exchanges alone");
   add(app, "slow", c.slow, "RANK:FACTOR makes one worker so many times slower");
+  add(app, "emulate", c.emulate, kEmulateHelp);
   add_switch(
       app, "sync-batchnorm", c.sync_batchnorm,
       "normalise by the mean and variance over all workers' samples (needs a strategy that keeps step)");

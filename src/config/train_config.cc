@@ -8,8 +8,23 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "config/emulation.h"
 
 namespace tutti::config {
+// The fields once more, by name: libraries that list them stop at 63.
+#define TUTTI_EACH_SETTING(X)                                                                                \
+  X(model)                                                                                                   \
+  X(classes) X(image_size) X(vocabulary) X(embedding) X(hidden) X(unroll) X(sampled) X(data) X(crop) X(flip) \
+      X(cutout) X(strategy) X(workers) X(steps) X(epochs) X(batch) X(accumulate) X(global_batch)             \
+          X(optimizer) X(lr) X(momentum) X(beta1) X(beta2) X(alpha) X(trust) X(epsilon) X(weight_decay)      \
+              X(scale_lr) X(warmup_steps) X(schedule) X(step_size) X(gamma) X(min_lr) X(schedule_steps)      \
+                  X(label_smoothing) X(clip_norm) X(seed) X(servers) X(colocate) X(server_role)              \
+                      X(backup_workers) X(staleness) X(damp_stale) X(local_aggregation) X(partitions)        \
+                          X(sync_every) X(moving_rate) X(pace_ms) X(slow) X(emulate) X(sync_batchnorm)       \
+                              X(device) X(precision) X(transport) X(algorithm) X(memory_format)              \
+                                  X(bucket_bytes) X(threads) X(timeout_s) X(no_evaluate) X(evaluate_every)   \
+                                      X(until) X(trace) X(tensorboard) X(checkpoint_every) X(out) X(resume)
+
 namespace {
 
 // Far above any run, far below what overflows.
@@ -51,6 +66,19 @@ void require_schedule(const TrainConfig& c) {
 }
 
 }  // namespace
+
+void to_json(nlohmann::json& json, const TrainConfig& config) {
+#define TUTTI_PUT(field) json[#field] = config.field;
+  TUTTI_EACH_SETTING(TUTTI_PUT)
+#undef TUTTI_PUT
+}
+
+void from_json(const nlohmann::json& json, TrainConfig& config) {
+  const TrainConfig defaults;
+#define TUTTI_GET(field) config.field = json.value(#field, defaults.field);
+  TUTTI_EACH_SETTING(TUTTI_GET)
+#undef TUTTI_GET
+}
 
 void validate(const TrainConfig& c) {
   require_text(c);
@@ -100,6 +128,11 @@ void validate(const TrainConfig& c) {
   require(c.evaluate_every >= 0, "evaluate-every", "at least 1", c.evaluate_every);
   require(!parse_until(c) || !c.no_evaluate, "until", "left out where --no-evaluate is given", c.until);
   require(!parse_until(c) || c.pace_ms == 0, "until", "left out where --pace is given", c.until);
+  const bool emulated = parse_emulation(c.emulate).has_value();
+  require(!emulated || c.transport != "shm", "transport", "tcp with --emulate, whose hosts share no memory",
+          c.transport);
+  require(!emulated || !c.local_aggregation, "local-aggregation",
+          "left out with --emulate, whose hosts share no memory", c.local_aggregation);
   require(c.device == "cpu", "device", "cpu (this build trains on nothing else)", c.device);
   require(c.precision == "fp32" || c.precision == "bf16", "precision", "fp32 or bf16", c.precision);
   require(c.memory_format == "auto" || c.memory_format == "contiguous" || c.memory_format == "channels-last",

@@ -63,8 +63,9 @@ struct TrainConfig {
   std::int64_t sync_every = 8;  // easgd, local-sgd
   double moving_rate = 0;       // easgd; 0: 0.9 / workers
 
-  double pace_ms = 0;  // above 0: wait so long instead of computing
-  std::string slow;    // RANK:FACTOR
+  double pace_ms = 0;   // above 0: wait so long instead of computing
+  std::string slow;     // RANK:FACTOR
+  std::string emulate;  // hosts=N,link=RATE; empty: no emulated cluster
 
   bool sync_batchnorm = false;
   std::string device = "cpu";
@@ -88,14 +89,8 @@ struct TrainConfig {
 };
 
 // A key that is missing keeps its default.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    TrainConfig, model, classes, image_size, vocabulary, embedding, hidden, unroll, sampled, data, crop, flip,
-    cutout, strategy, workers, steps, epochs, batch, accumulate, global_batch, optimizer, lr, momentum, beta1,
-    beta2, alpha, trust, epsilon, weight_decay, scale_lr, warmup_steps, schedule, step_size, gamma, min_lr,
-    schedule_steps, label_smoothing, clip_norm, seed, servers, colocate, server_role, backup_workers,
-    staleness, damp_stale, local_aggregation, partitions, sync_every, moving_rate, pace_ms, slow,
-    sync_batchnorm, device, precision, transport, algorithm, memory_format, bucket_bytes, threads, timeout_s,
-    no_evaluate, evaluate_every, until, trace, tensorboard, checkpoint_every, out, resume)
+void to_json(nlohmann::json& json, const TrainConfig& config);
+void from_json(const nlohmann::json& json, TrainConfig& config);
 
 // `slow` as numbers; factor 1 for everyone if it is empty. Throws ConfigError.
 struct Slow {

@@ -39,6 +39,7 @@ UniqueFd write_job(const WorkerJob& job) {
                                {"local_segment_fd", job.local_segment_fd},
                                {"rendezvous_host", job.rendezvous.host},
                                {"rendezvous_port", job.rendezvous.port},
+                               {"address", job.address},
                                {"report_fd", job.report_fd},
                                {"timeout_ms", job.timeout.count()},
                                {"own_core", job.own_core}};
@@ -69,6 +70,7 @@ WorkerJob read_job(int fd) {
     job.segment_fd = json.at("segment_fd");
     job.local_segment_fd = json.at("local_segment_fd");
     job.rendezvous = {json.at("rendezvous_host"), json.at("rendezvous_port")};
+    job.address = json.at("address");
     job.report_fd = json.at("report_fd");
     job.timeout = std::chrono::milliseconds(json.at("timeout_ms").get<std::int64_t>());
     job.own_core = json.at("own_core");
@@ -84,7 +86,7 @@ std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink
   if (job.transport == "shm") {
     return take_seat(job.segment_fd, job.rank, options);
   }
-  net::Mesh mesh(job.rank, job.world, job.secret, "127.0.0.1");
+  net::Mesh mesh(job.rank, job.world, job.secret, job.address);
   const auto peers = rendezvous::join(job.rendezvous, job.secret, job.rank, job.world, mesh.endpoint(),
                                       Deadline::in(job.timeout));
   std::uint64_t strangers = 0;

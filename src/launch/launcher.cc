@@ -130,7 +130,7 @@ class Job {
     job.transport = spec_.transport;
     job.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec_.timeout);
     if (spec_.transport == "tcp") {
-      rendezvous_ = std::make_unique<rendezvous::Rendezvous>(io_, "127.0.0.1", job.world, job.secret);
+      open_rendezvous(job);
       job.rendezvous = rendezvous_->endpoint();
     } else {
       segment_ = std::make_unique<net::Segment>(net::Segment::create(job.world));
@@ -143,13 +143,23 @@ class Job {
     const auto shares = share_cores(allowed_cores(), processes_);
     for (int r = 0; r < processes_; ++r) {
       job.rank = Rank{r};
+      const Place place = spec_.places.empty() ? Place{} : spec_.places.at(static_cast<std::size_t>(r));
+      job.address = place.address;
       job.own_core =
           shares[static_cast<std::size_t>(r)].size() >= static_cast<std::size_t>(spec_.busy_threads);
-      start_one(job, shares[static_cast<std::size_t>(r)]);
+      start_one(job, shares[static_cast<std::size_t>(r)], place.network);
     }
   }
 
-  void start_one(WorkerJob job, const std::vector<int>& cores) {
+  void open_rendezvous(const WorkerJob& job) {
+    const auto open = [&] {
+      rendezvous_ =
+          std::make_unique<rendezvous::Rendezvous>(io_, spec_.meeting.address, job.world, job.secret);
+    };
+    spec_.meeting.network < 0 ? open() : in_network(spec_.meeting.network, open);
+  }
+
+  void start_one(WorkerJob job, const std::vector<int>& cores, int network) {
     int report[2];
     if (::pipe2(report, O_CLOEXEC) != 0) throw_errno("cannot make a pipe");
     UniqueFd report_read(report[0]);
@@ -161,8 +171,8 @@ class Job {
     for (const int fd : {job.segment_fd, job.local_segment_fd}) {
       if (fd >= 0) inherit.push_back(fd);
     }
-    Spawned child =
-        spawn(spec_.program, {"worker", "--job-fd", std::to_string(description.get())}, inherit, cores);
+    Spawned child = spawn(spec_.program, {"worker", "--job-fd", std::to_string(description.get())}, inherit,
+                          cores, network);
 
     const std::size_t i = workers_.size();
     ends_.push_back({.rank = job.rank, .server = to_int(job.rank) >= spec_.workers});
@@ -305,7 +315,7 @@ class Job {
   std::unique_ptr<rendezvous::Rendezvous> rendezvous_;
   std::vector<Worker> workers_;
   std::vector<RankEnd> ends_;
-  const int processes_ = spec_.workers + (spec_.colocate ? 0 : spec_.servers);
+  const int processes_ = processes_of(spec_);
   int alive_ = processes_;
   std::uint64_t strangers_ = 0;
   int ended_ = 0;
@@ -315,6 +325,10 @@ class Job {
 };
 
 }  // namespace
+
+int processes_of(const JobSpec& spec) {
+  return spec.workers + (spec.colocate ? 0 : spec.servers);
+}
 
 std::vector<std::vector<int>> share_cores(const std::vector<int>& cores, int workers) {
   const auto w = static_cast<std::size_t>(workers);

@@ -14,6 +14,12 @@
 
 namespace tutti::launch {
 
+// Where in the network a process lives: by default here, on loopback.
+struct Place {
+  int network = -1;  // descriptor of a network namespace
+  std::string address = "127.0.0.1";
+};
+
 struct JobSpec {
   std::string program;        // what to run; it gets "worker --job-fd N" as arguments
   int workers = 1;            // ranks 0 to workers - 1, a process each
@@ -24,9 +30,14 @@ struct JobSpec {
   nlohmann::json payload;
   std::string transport = "shm";  // "shm" or "tcp"
   Clock::duration timeout = std::chrono::seconds(30);
-  int busy_threads = 1;      // of a worker, at a time: ranks spin only if their cores are not needed
-  std::vector<int> inherit;  // further descriptors that the workers keep, by the same number
+  int busy_threads = 1;       // of a worker, at a time: ranks spin only if their cores are not needed
+  Place meeting{};            // where ranks find each other, for "tcp"
+  std::vector<Place> places;  // by process, for "tcp"; empty: all on loopback here
+  std::vector<int> inherit;   // further descriptors that the workers keep, by the same number
 };
+
+// Colocated servers have none of their own.
+int processes_of(const JobSpec& spec);
 
 // What the launcher tells while the job runs. Called from run(), on its thread.
 struct Listener {

@@ -31,6 +31,7 @@ struct Child {
   char* const* argv;
   const std::vector<int>& inherit;
   const cpu_set_t* cores;
+  int network;
   int out;
   int error;
   pid_t parent;
@@ -48,6 +49,7 @@ struct Child {
     ::dup2(error, STDERR_FILENO);
     for (const int fd : inherit) ::fcntl(fd, F_SETFD, 0);
     if (cores != nullptr) ::sched_setaffinity(0, sizeof *cores, cores);
+    if (network >= 0 && ::setns(network, CLONE_NEWNET) != 0) ::_exit(126);
     ::execv(program, argv);
     ::_exit(127);
   }
@@ -56,7 +58,7 @@ struct Child {
 }  // namespace
 
 Spawned spawn(const std::string& program, const std::vector<std::string>& arguments,
-              const std::vector<int>& inherit, const std::vector<int>& cores) {
+              const std::vector<int>& inherit, const std::vector<int>& cores, int network) {
   std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
@@ -66,8 +68,8 @@ Spawned spawn(const std::string& program, const std::vector<std::string>& argume
 
   Pipe out;
   Pipe error;
-  const Child child{program.c_str(), argv.data(),       inherit,   cores.empty() ? nullptr : &set,
-                    out.write.get(), error.write.get(), ::getpid()};
+  const Child child{program.c_str(), argv.data(),     inherit,           cores.empty() ? nullptr : &set,
+                    network,         out.write.get(), error.write.get(), ::getpid()};
   const pid_t pid = ::fork();
   if (pid < 0) throw_errno("cannot start a worker");
   if (pid == 0) child.become();

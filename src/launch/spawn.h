@@ -17,8 +17,9 @@ struct Spawned {
 
 // Starts program with arguments. The child keeps standard input from /dev/null, the `inherit` descriptors by
 // their numbers, dies with the calling thread's process, ignores terminal signals (it has a process group of
-// its own) and runs on `cores` if there are any. Throws RunError.
+// its own), runs on `cores` if there are any, and in the namespace of the descriptor `network` if there is
+// one. Throws RunError.
 Spawned spawn(const std::string& program, const std::vector<std::string>& arguments,
-              const std::vector<int>& inherit, const std::vector<int>& cores);
+              const std::vector<int>& inherit, const std::vector<int>& cores = {}, int network = -1);
 
 }  // namespace tutti::launch

@@ -261,6 +261,7 @@ void check_synchronised(const config::TrainConfig& c, const RunPlan& plan, std::
 Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<int> threads_wish,
                  const std::string& now) {
   config::validate(c);
+  if (!c.emulate.empty()) c.transport = "tcp";
   const auto& strategy = exchange::find_strategy(c.strategy);
   if (strategy.one_worker_only && c.workers != 1) {
     throw ConfigError(fmt::format("--strategy {} has one worker, not {}", c.strategy, c.workers));

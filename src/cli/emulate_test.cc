@@ -1,0 +1,182 @@
+// The program on an emulated cluster. Where this machine lets nobody make one, that is said and the test
+// skipped.
+#include <sys/prctl.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "cli/program_fixture.h"
+#include "emulate/cluster.h"
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Emulated : public Program {
+ protected:
+  void SetUp() override {
+    try {
+      emulate::Cluster({.hosts = 1, .link = "1gbit", .bits_per_second = 1'000'000'000}, 1);
+    } catch (const ConfigError& e) {
+      GTEST_SKIP() << e.what();
+    }
+  }
+};
+
+// "net:[4026531840]" of every network namespace that a process is in or holds a descriptor of; those of one
+// process, or of all.
+std::set<std::string> networks_held(const std::string& only_pid = {}) {
+  std::set<std::string> held;
+  const auto note = [&](const fs::path& link) {
+    std::error_code gone;
+    const auto target = fs::read_symlink(link, gone).string();
+    if (target.starts_with("net:[")) held.insert(target);
+  };
+  std::error_code gone;
+  for (const auto& process : fs::directory_iterator("/proc")) {
+    const auto pid = process.path().filename().string();
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (!only_pid.empty() && pid != only_pid) continue;
+    note(process.path() / "ns/net");
+    for (const auto& fd : fs::directory_iterator(process.path() / "fd", gone)) note(fd.path());
+  }
+  return held;
+}
+
+std::set<std::string> devices_of_this_machine() {
+  std::set<std::string> names;
+  for (const auto& device : fs::directory_iterator("/sys/class/net")) names.insert(device.path().filename());
+  return names;
+}
+
+std::set<std::string> named_networks() {
+  std::set<std::string> names;
+  std::error_code none;
+  for (const auto& name : fs::directory_iterator("/run/netns", none)) names.insert(name.path().filename());
+  return names;
+}
+
+TEST_F(Emulated, RunEndsWithTheSameBitsAndSaysWhatPassedEachLink) {
+  const std::vector<std::string> flags = {"--strategy", "ps-sync", "--workers",    "2", "--servers", "1",
+                                          "--steps",    "4",       "--no-evaluate"};
+  ASSERT_EQ(run(train(flags)).code, 0);
+  const auto alone = summary();
+  EXPECT_FALSE(alone.contains("emulated"));
+  auto emulated = flags;
+  emulated.insert(emulated.end(), {"--emulate", "hosts=4,link=1gbit"});
+  const Ended e = run(train(emulated));
+  ASSERT_EQ(e.code, 0) << e.error;
+  EXPECT_NE(e.out.find("emulated hosts=4,link=1gbit"), std::string::npos) << e.out;
+  const auto s = summary();
+  EXPECT_EQ(s["parameters_sha256"], alone["parameters_sha256"]);
+  EXPECT_EQ(s["config"]["transport"], "tcp");
+  EXPECT_EQ(s["emulated"]["hosts"], 4);
+  EXPECT_EQ(s["emulated"]["link"], "1gbit");
+  const auto& hosts = s["emulated"]["per_host"];
+  ASSERT_EQ(hosts.size(), 4U);
+  const auto gradients = s["bytes_sent_per_worker"].get<std::uint64_t>();
+  for (const int worker : {0, 1}) {
+    EXPECT_EQ(hosts[worker]["ranks"], nlohmann::json({worker}));
+    EXPECT_GT(hosts[worker]["bytes_sent"], gradients);
+    EXPECT_GT(hosts[worker]["bytes_received"], gradients);
+  }
+  EXPECT_GT(hosts[2]["bytes_received"], 2 * gradients);  // the server
+  EXPECT_EQ(hosts[3]["ranks"], nlohmann::json::array());
+  EXPECT_LT(hosts[3]["bytes_sent"], 1000);
+  for (const auto& host : hosts) {  // no packet is longer than a frame
+    EXPECT_LE(host["bytes_sent"], 1514 * host["packets_sent"].get<std::uint64_t>());
+    EXPECT_LE(host["bytes_received"], 1514 * host["packets_received"].get<std::uint64_t>());
+  }
+}
+
+TEST_F(Emulated, MoreProcessesThanHostsAreDealtInTurnAndServersLiveWithTheirWorkers) {
+  const Ended e = run(train({"--strategy", "ps-sync", "--workers", "3", "--colocate", "--steps", "2",
+                             "--no-evaluate", "--emulate", "hosts=2,link=1gbit"}));
+  ASSERT_EQ(e.code, 0) << e.error;
+  const auto hosts = summary()["emulated"]["per_host"];
+  EXPECT_EQ(hosts[0]["ranks"], nlohmann::json({0, 3, 2, 5}));
+  EXPECT_EQ(hosts[1]["ranks"], nlohmann::json({1, 4}));
+}
+
+TEST_F(Emulated, BenchmarksSayWhatTheLinkCarries) {
+  const Ended e = run({"bench", "allreduce", "--emulate", "hosts=3,link=1gbit", "--algorithm", "ring",
+                       "--sizes", "64K,1M", "--iterations", "2", "--json"});
+  ASSERT_EQ(e.code, 0) << e.error;
+  const auto rows = nlohmann::json::parse(e.out);
+  ASSERT_EQ(rows.size(), 2U);
+  for (const auto& row : rows) {
+    EXPECT_EQ(row["ranks"], 3);
+    EXPECT_EQ(row["transport"], "tcp");
+    EXPECT_EQ(row["emulated"]["link"], "1gbit");
+    EXPECT_EQ(row["emulated"]["per_host"].size(), 3U);
+    EXPECT_GT(row["link_bytes_per_second"], 0);
+    EXPECT_LT(row["link_bytes_per_second"], 125e6);
+    EXPECT_GT(row["bound_seconds"], 0);
+  }
+  const auto ps = run({"bench", "ps", "--emulate", "hosts=3,link=1gbit", "--sizes", "64K", "--iterations",
+                       "2", "--table-rows", "1000", "--json"});
+  ASSERT_EQ(ps.code, 0) << ps.error;
+  const auto ps_rows = nlohmann::json::parse(ps.out);
+  ASSERT_EQ(ps_rows.size(), 5U);
+  EXPECT_EQ(ps_rows[0]["workers"], 2);
+  for (const auto& row : ps_rows) EXPECT_EQ(row["emulated"]["hosts"], 3);
+}
+
+TEST_F(Emulated, KilledLauncherLeavesNoProcessNoNamespaceAndNoDevice) {
+  const auto devices = devices_of_this_machine();
+  const auto names = named_networks();
+  const auto endless = train(
+      {"--workers", "2", "--epochs", "50", "--no-evaluate", "--emulate", "link=1gbit", "--strategy", "ring"});
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // the workers of who is killed come to us
+  std::vector<pid_t> workers;
+  std::set<std::string> made;
+  {
+    const Running running(root(), endless);
+    wait_for_steps();
+    workers = running.workers();
+    ASSERT_EQ(workers.size(), 2U);
+    made = networks_held(std::to_string(running.pid()));
+    for (const auto& ours : networks_held(std::to_string(::getpid()))) made.erase(ours);
+    EXPECT_EQ(made.size(), 3U) << "two hosts and a switch";
+    EXPECT_EQ(devices_of_this_machine(), devices);
+    EXPECT_EQ(named_networks(), names);
+  }  // killed by SIGKILL
+  for (const pid_t worker : workers) EXPECT_EQ(::waitpid(worker, nullptr, 0), worker);
+  ASSERT_EQ(run(train({"--workers", "2", "--steps", "2", "--no-evaluate", "--emulate", "link=1gbit"})).code,
+            0);
+  const auto held = networks_held();
+  for (const auto& network : made) EXPECT_FALSE(held.contains(network)) << network;
+  EXPECT_EQ(devices_of_this_machine(), devices);
+  EXPECT_EQ(named_networks(), names);
+}
+
+TEST_F(Program, EmulationThatCannotBeIsRefused) {
+  expect_refused(train({"--emulate", "hosts=0,link=1gbit"}), "hosts=0");
+  expect_refused(train({"--emulate", "link=fast"}), "link=fast");
+  expect_refused(train({"--emulate", "hosts=2"}), "rate is missing");
+  expect_refused(train({"--emulate", "link=1gbit", "--transport", "shm"}), "--transport");
+  expect_refused({"compare", "--emulate", "racks=2"}, "racks=2");
+  expect_refused({"bench", "allreduce", "--emulate", "hosts=2,link=1"}, "link=1");
+  expect_refused({"bench", "allreduce", "--emulate", "link=1gbit", "--transport", "shm"}, "--transport");
+  expect_refused({"bench", "ps", "--emulate", "link=1gbit", "--transport", "inproc"}, "--transport");
+}
+
+// Nobody may make namespaces, whoever runs this test.
+TEST(EmulatedDeath, WithoutRootItIsRefused) {
+  EXPECT_EXIT(
+      {
+        if (::geteuid() == 0) (void)::setuid(65534);
+        try {
+          emulate::Cluster({.hosts = 2, .link = "1gbit", .bits_per_second = 1'000'000'000}, 2);
+        } catch (const ConfigError& e) {
+          std::fputs(e.what(), stderr);
+          std::_Exit(2);
+        }
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(2), "needs root");
+}
+
+}  // namespace
+}  // namespace tutti
