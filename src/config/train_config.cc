@@ -11,19 +11,20 @@
 #include "config/emulation.h"
 
 namespace tutti::config {
+
 // The fields once more, by name: libraries that list them stop at 63.
-#define TUTTI_EACH_SETTING(X)                                                                                \
-  X(model)                                                                                                   \
-  X(classes) X(image_size) X(vocabulary) X(embedding) X(hidden) X(unroll) X(sampled) X(data) X(crop) X(flip) \
-      X(cutout) X(strategy) X(workers) X(steps) X(epochs) X(batch) X(accumulate) X(global_batch)             \
-          X(optimizer) X(lr) X(momentum) X(beta1) X(beta2) X(alpha) X(trust) X(epsilon) X(weight_decay)      \
-              X(scale_lr) X(warmup_steps) X(schedule) X(step_size) X(gamma) X(min_lr) X(schedule_steps)      \
-                  X(label_smoothing) X(clip_norm) X(seed) X(servers) X(colocate) X(server_role)              \
-                      X(backup_workers) X(staleness) X(damp_stale) X(local_aggregation) X(partitions)        \
-                          X(sync_every) X(moving_rate) X(pace_ms) X(slow) X(emulate) X(sync_batchnorm)       \
-                              X(device) X(precision) X(transport) X(algorithm) X(memory_format)              \
-                                  X(bucket_bytes) X(threads) X(timeout_s) X(no_evaluate) X(evaluate_every)   \
-                                      X(until) X(trace) X(tensorboard) X(checkpoint_every) X(out) X(resume)
+// clang-format off
+#define TUTTI_EACH_SETTING(X) \
+  X(model) X(classes) X(image_size) X(vocabulary) X(embedding) X(hidden) X(unroll) X(sampled) X(data)     \
+  X(crop) X(flip) X(cutout) X(strategy) X(workers) X(steps) X(epochs) X(batch) X(accumulate)              \
+  X(global_batch) X(optimizer) X(lr) X(momentum) X(beta1) X(beta2) X(alpha) X(trust) X(epsilon)           \
+  X(weight_decay) X(scale_lr) X(warmup_steps) X(schedule) X(step_size) X(gamma) X(min_lr)                 \
+  X(schedule_steps) X(label_smoothing) X(clip_norm) X(seed) X(servers) X(colocate) X(server_role)         \
+  X(backup_workers) X(staleness) X(damp_stale) X(local_aggregation) X(partitions) X(sync_every)           \
+  X(moving_rate) X(pace_ms) X(slow) X(emulate) X(sync_batchnorm) X(device) X(precision) X(transport)      \
+  X(algorithm) X(memory_format) X(bucket_bytes) X(threads) X(timeout_s) X(no_evaluate) X(evaluate_every)  \
+  X(until) X(trace) X(tensorboard) X(checkpoint_every) X(out) X(resume)
+// clang-format on
 
 namespace {
 
