@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kRunFiles[] = {"summary.json", "metrics.jsonl", "trace.json"};
+constexpr const char* kRunFiles[] = {"summary.json", "metrics.jsonl", "trace.json", "report.html"};
 
 // What the data says of a network that nobody has told: how many classes or words there are.
 void fit_to_data(const models::ModelInfo& model, const std::vector<Field>& native, config::TrainConfig& c) {
@@ -145,6 +145,9 @@ void make_run_folder(const Setup& setup) {
     return forget_later_steps(out / "metrics.jsonl", setup.first_step);
   }
   for (const char* file : kRunFiles) fs::remove(out / file);
+  for (const auto& entry : fs::directory_iterator(out)) {
+    if (entry.path().filename().string().starts_with("samples-rank-")) fs::remove(entry.path());
+  }
   for (const auto& step : checkpoint::list(out)) remove_tree(step.path);
 }
 
