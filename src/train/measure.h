@@ -35,8 +35,9 @@ struct RankReport {
   double seconds = 0;  // in those steps
   std::uint64_t bytes_sent = 0;
   std::string parameters_sha256;
+  std::string samples_sha256;  // over the numbers of its samples, in their order
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, compute_ms, exchange_ms, exposed_exchange_ms, train_loss,
-                                   steps, samples, seconds, bytes_sent, parameters_sha256)
+                                   steps, samples, seconds, bytes_sent, parameters_sha256, samples_sha256)
 
 }  // namespace tutti::train

@@ -12,6 +12,7 @@
 #include "data/loader.h"
 #include "exchange/router.h"
 #include "net/group.h"
+#include "observe/machine.h"
 #include "train/evaluate.h"
 #include "train/measure.h"
 #include "train/open_data.h"
@@ -187,11 +188,14 @@ class Trainer {
       emit(observe::Resumed{setup_.first_step, *setup_.checkpoint});
     }
     exchange().start(setup_.first_step, setup_.checkpoint.has_value());
+    if (first()) initial_sha256_ = digest_of_model();
+    emit(observe::RunStarted{setup_.first_step, plan_.total_steps, models::count_parameters(*model_),
+                             exchange::describe(strategy_, all_, tuning_, first_bucket_bytes())});
+  }
+
+  std::uint64_t first_bucket_bytes() const {
     const auto& buckets = replica_->buckets;
-    emit(observe::RunStarted{
-        setup_.first_step, plan_.total_steps, models::count_parameters(*model_),
-        exchange::describe(strategy_, all_, tuning_,
-                           buckets.size() > 0 ? buckets.layout(0).count * sizeof(float) : 0)});
+    return buckets.size() > 0 ? buckets.layout(0).count * sizeof(float) : 0;
   }
 
   // Ends the exchange and begins another, with other tables by rows or other partitions. Parameters stay
@@ -264,6 +268,7 @@ class Trainer {
     series_.exposed.push_back(milliseconds(times.exposed));
     if (loss) series_.loss.push_back(*loss);
     samples_ += static_cast<std::int64_t>(batch.count);
+    order_.update(std::as_bytes(batch.samples));
     emit(observe::StepDone{.step = strategy_.apart ? exchange().steps_done() : index + 1,
                            .total_steps = plan_.total_steps,
                            .epoch = plan_.epoch_of(index) + 1,
@@ -387,9 +392,14 @@ class Trainer {
     r.samples = samples_;
     r.seconds = std::accumulate(series_.step.begin(), series_.step.end(), 0.0) / 1000.0;
     r.bytes_sent = bytes_before_ + exchange().bytes_sent();
-    r.parameters_sha256 = to_hex(
-        checkpoint::parameters_digest(snapshot_model(replica_->buckets, replica_->tables, buffers_).views()));
+    r.parameters_sha256 = digest_of_model();
+    r.samples_sha256 = to_hex(order_.digest());
     return r;
+  }
+
+  std::string digest_of_model() {
+    return to_hex(
+        checkpoint::parameters_digest(snapshot_model(replica_->buckets, replica_->tables, buffers_).views()));
   }
 
   nlohmann::json summarise() {
@@ -420,11 +430,13 @@ class Trainer {
     double gradients = 0;
     double samples = 0;
     auto steps = nlohmann::json::array();
+    Sha256 order;
     for (const RankReport& r : ranks) {
       seconds = std::max(seconds, r.seconds);
       gradients += static_cast<double>(r.steps);
       samples += static_cast<double>(r.samples);
       steps.push_back(r.steps);
+      order.update(r.samples_sha256);
     }
     nlohmann::json s = {
         {"model", config_.model},
@@ -454,9 +466,20 @@ class Trainer {
         {"wall_seconds", milliseconds(Clock::now() - born_) / 1000.0},
         {"parameters_sha256", ranks[0].parameters_sha256},
         {"replicas_sha256", replicas},
+        {"initial_parameters_sha256", initial_sha256_},
+        {"samples_sha256", to_hex(order.digest())},
+        {"machine", observe::describe_machine()},
         {"config", config_},
         {"version", kVersion}};
     s.update(exchange().report());
+    s["parameter_bytes"] = models::count_parameters(*model_) * static_cast<std::int64_t>(sizeof(float));
+    s["collectives"] = nlohmann::json::array();
+    for (const auto& [operation, choice] : exchange::collectives_of(strategy_, all_, first_bucket_bytes())) {
+      s["collectives"].push_back({{"operation", name_of(operation)},
+                                  {"algorithm", name_of(choice.algorithm)},
+                                  {"bytes", first_bucket_bytes()},
+                                  {"reason", choice.reason}});
+    }
     if (!routes_.empty()) s["routes"] = routes_;
     if (!by_rows_.empty()) s["partitions"] = tuning_.partitions;
     if (search_) s["partition_search"] = search_->report();
@@ -502,6 +525,8 @@ class Trainer {
   std::optional<Pacer> pacer_;
   std::chrono::duration<double> last_compute_{};
   std::int64_t samples_ = 0;
+  Sha256 order_;  // of the samples
+  std::string initial_sha256_;
   StepSeries series_;
   std::optional<Evaluation> evaluation_;
 };
