@@ -60,24 +60,27 @@ std::string reason(const Cell& fast, const Cell& slow) {
   return text;
 }
 
-// What the speed costs, where both were evaluated and differ by more than a point.
-std::string accuracies(const Cell& best, const std::vector<const Cell*>& ranked) {
-  const auto accuracy = [](const Cell& c) { return c.summary.value("test_accuracy", nlohmann::json()); };
-  if (accuracy(best).is_null()) return "";
-  const Cell* top = &best;
-  for (const Cell* c : ranked) {
-    if (!accuracy(*c).is_null() && accuracy(*c).get<double>() > accuracy(*top).get<double>()) top = c;
+// What the speed costs, where runs of as many steps were evaluated and the best is a point or more ahead.
+std::string accuracies(const Cell& fastest, const std::vector<const Cell*>& ranked) {
+  const auto accuracy = [](const Cell* c) { return c->summary.value("test_accuracy", nlohmann::json()); };
+  const auto evaluated = [&](const Cell* c) { return accuracy(c).is_number(); };
+  if (!std::ranges::all_of(ranked, evaluated)) return "";
+  const Cell* best = *std::ranges::max_element(ranked, std::less(), accuracy);
+  const Cell* least = *std::ranges::min_element(ranked, std::less(), accuracy);
+  const auto percent = [&](const Cell* c) { return accuracy(c).get<double>() * 100; };
+  if (percent(best) - percent(least) < 1) return "";
+  if (percent(best) - percent(&fastest) >= 1) {
+    return fmt::format(" Its test accuracy is {:.1f} %; {} reaches {:.1f} % in as many steps.",
+                       percent(&fastest), best->strategy, percent(best));
   }
-  const double gap = accuracy(*top).get<double>() - accuracy(best).get<double>();
-  if (gap < 0.01) return "";
-  return fmt::format(" Its test accuracy is {:.1f} %; {} reaches {:.1f} % in as many steps.",
-                     accuracy(best).get<double>() * 100, top->strategy, accuracy(*top).get<double>() * 100);
+  return fmt::format(" In as many steps {} reaches a test accuracy of {:.1f} %, {} only {:.1f} %.",
+                     best->strategy, percent(best), least->strategy, percent(least));
 }
 
-std::string speed_up(const Cell& best, const std::vector<Cell>& cells) {
+std::string speed_up(const Cell& best, const std::vector<Cell>& cells, const std::string& who = "it") {
   const Cell* one = baseline(cells, best.model);
   if (one == nullptr) return "";
-  return fmt::format("; it is {:.2f} times as fast as one worker", speed(best) / speed(*one));
+  return fmt::format("; {} is {:.2f} times as fast as one worker", who, speed(best) / speed(*one));
 }
 
 std::string verdict_of(const std::vector<Cell>& cells, const std::string& model) {
@@ -94,8 +97,9 @@ std::string verdict_of(const std::vector<Cell>& cells, const std::string& model)
     for (const Cell* c : ranked) most = std::max(most, exposed(*c));
     return fmt::format(
         "No strategy stands out: all are within {:.0f} % at {} workers; a step waits at most {:.2f} ms for "
-        "its exchange{}.",
-        (ratio - 1) * 100 + 0.5, best.workers, most, speed_up(best, cells));
+        "its exchange{}.{}",
+        (ratio - 1) * 100 + 0.5, best.workers, most,
+        speed_up(best, cells, "the fastest, " + best.strategy + ","), accuracies(best, ranked));
   }
   std::vector<std::string> close;
   for (const Cell* c : ranked) {

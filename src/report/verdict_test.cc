@@ -39,6 +39,9 @@ TEST(Verdict, NamesThoseThatAreAsFast) {
 TEST(Verdict, SaysWhatSpeedCosts) {
   const auto text = verdict({cell("ps-async", 2, 200, 0, 0.80), cell("ring", 2, 100, 9, 0.90)});
   EXPECT_TRUE(has(text, "Its test accuracy is 80.0 %; ring reaches 90.0 % in as many steps.")) << text;
+  const auto slower = verdict({cell("ring", 2, 200, 0, 0.90), cell("ps-async", 2, 100, 9, 0.80)});
+  EXPECT_TRUE(has(slower, "ring reaches a test accuracy of 90.0 %, ps-async only 80.0 %")) << slower;
+  EXPECT_FALSE(has(verdict({cell("ring", 2, 200), cell("ps-sync", 2, 100, 9)}), "accuracy"));
 }
 
 TEST(Verdict, LeavesOutWhatIsInDoubtAndWhatIsAlone) {

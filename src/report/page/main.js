@@ -87,7 +87,7 @@ const title = report.kind === "run" && first ? `${first.model} under ${first.str
 document.getElementById("headline").textContent = title;
 document.title = `${title} – tutti`;
 document.getElementById("subtitle").textContent = [
-  report.kind === "comparison" ? `${strategies.length} strategies, ${report.cells.length} runs` : first ? `on ${first.summary.data}` : "",
+  report.kind === "comparison" ? `${strategies.length} strategies, ${report.cells.reduce((sum, cell) => sum + Math.max(1, cell.repeats.length), 0)} runs` : first ? `on ${first.summary.data}` : "",
   first ? `batch ${whole.format(first.summary.batch_per_worker)} a worker, ${whole.format(first.summary.steps)} steps, seed ${first.summary.seed}` : "",
 ].filter(Boolean).join(" · ");
 document.getElementById("footer").textContent = `Made by tutti ${report.version} from this folder's files; everything shown was measured in these runs.`;

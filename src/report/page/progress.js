@@ -92,7 +92,7 @@ function addProgress() {
     note: "Each run was evaluated once, at its end: high and to the left is good.",
     rows: () => (many(accuracyRows()) || report.kind === "run" ? [] : accuracyRows()), wide: true,
     draw: (rows, width) => Plot.plot({
-      width, height: 280, marginLeft: 52, marginRight: 90, marginBottom: 40, inset: 14,
+      width, height: 280, marginTop: 30, marginLeft: 56, marginRight: 18, marginBottom: 40, inset: 14,
       x: { label: "seconds in steps", zero: true }, y: { label: "test accuracy", grid: true, tickFormat: (v) => percent(v, 1), ticks: 5 }, color: colors(), symbol: shapes(),
       marks: [
         Plot.dot(rows, { x: "seconds", y: "accuracy", fill: "strategy", symbol: "strategy", r: 6 }),

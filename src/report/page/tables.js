@@ -90,7 +90,7 @@ function routesTable() {
   const largest = [...cell.summary.routes].sort((a, b) => b.bytes - a.bytes);
   return table(`Which way each parameter's gradient went: ${nameOf(cell)}.`, [["parameter"], ["size"], ["way", "text"], ["touched a step"], ["why", "text"]],
     largest.map((route) => make("tr", {}, make("th", { scope: "row" }, make("code", {}, route.parameter)), make("td", {}, bytes(route.bytes)),
-      make("td", { class: "text" }, route.way), make("td", {}, percent(route.density)), make("td", { class: "text" }, route.reason))));
+      make("td", { class: "text" }, route.route), make("td", {}, percent(route.density)), make("td", { class: "text" }, route.reason))));
 }
 
 const said = (value) => (typeof value === "string" ? value || "–" : JSON.stringify(value));
