@@ -90,7 +90,7 @@ std::string render_page(const nlohmann::json& data) {
 }
 
 fs::path write_page(const fs::path& folder) {
-  const auto path = folder / "report.html";
+  auto path = folder / "report.html";
   write_file_atomically(path, render_page(page_data(folder)));
   return path;
 }

@@ -60,19 +60,27 @@ function theory() {
 
 function drawBytes(rows, width) {
   const lined = theory();
+  const names = [...new Set(rows.map((row) => row.strategy))];
   const ends = lined.filter((row) => row.workers === Math.max(...lined.map((r) => r.workers)));
   const label = { ring: "ring, 2(N−1)/N", server: "one server, N ×" };
   return Plot.plot({
-    width, height: narrow(width) ? 260 : 300, marginTop: 30, marginLeft: 64, marginRight: narrow(width) ? 16 : 110, marginBottom: 40, insetLeft: 10, insetRight: 10,
+    width, height: narrow(width) ? 260 : 300, marginTop: 30, marginLeft: 64, marginRight: narrow(width) ? 16 : 104, marginBottom: 40, insetLeft: 10, insetRight: 24,
     x: { label: "workers (N)", ...wholeTicks([...rows, ...lined], "workers") },
     y: { label: "sent a step", grid: true, ...byteTicks(Math.max(...[...rows, ...lined].map((row) => row.bytes_a_step))) },
     color: colors(), symbol: { domain: ["worker", "server"], range: ["circle", "square"] },
     marks: [
       Plot.lineY(lined, { x: "workers", y: "bytes_a_step", z: "line", stroke: "var(--quiet)", strokeDasharray: "5 4" }),
       narrow(width) ? Plot.text(ends, { x: "workers", y: "bytes_a_step", text: (row) => label[row.line], dx: -4, dy: -9, textAnchor: "end", fill: "var(--quiet)" })
-                    : Plot.text(ends, { x: "workers", y: "bytes_a_step", text: (row) => label[row.line], dx: 10, textAnchor: "start", fill: "var(--quiet)" }),
-      Plot.lineY(rows, { x: "workers", y: "bytes_a_step", z: (row) => row.strategy + row.node, stroke: "strategy", strokeWidth: 1.5 }),
-      Plot.dot(rows, { x: "workers", y: "bytes_a_step", stroke: "strategy", fill: (row) => row.strategy, fillOpacity: 0.35, symbol: "node", r: 6, strokeWidth: 2 }),
+                    : Plot.text(ends, { x: "workers", y: "bytes_a_step", text: (row) => label[row.line], dx: 28, textAnchor: "start", fill: "var(--quiet)" }),
+      // Side by side: many strategies send the same.
+      ...names.flatMap((name, i) => {
+        const own = rows.filter((row) => row.strategy === name);
+        const dx = (i - (names.length - 1) / 2) * 11;
+        return [
+          Plot.lineY(own, { x: "workers", y: "bytes_a_step", z: "node", stroke: "strategy", strokeWidth: 1.5, dx }),
+          Plot.dot(own, { x: "workers", y: "bytes_a_step", stroke: "strategy", fill: "strategy", fillOpacity: 0.35, symbol: "node", r: 5, strokeWidth: 2, dx }),
+        ];
+      }),
       Plot.tip(rows, Plot.pointer({ x: "workers", y: "bytes_a_step", title: (row) => `${row.strategy}, ${row.workers} workers\na ${row.node} sends ${bytes(row.bytes_a_step)} a step`, fill: "var(--card)" })),
     ],
   });
