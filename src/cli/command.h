@@ -14,6 +14,7 @@ void add_train(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_ckpt(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_models(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);

@@ -359,6 +359,48 @@ TEST_F(Program, CompareEndsWithATableOfAllCells) {
   EXPECT_EQ(e.out.find("DIFFER"), std::string::npos);
 }
 
+TEST_F(Program, CompareGoesOnWhereItWasAndRunsAgainWhatHasChanged) {
+  const auto compare = [&](const char* strategies, const char* steps) {
+    return run({"compare", "--data", "mnist", "--strategies", strategies, "--workers", "2", "--steps", steps,
+                "--batch", "16", "--no-evaluate", "--repeats", "2", "--out", out().string()});
+  };
+  const std::string taken = "taken as it is";
+  const auto count = [&](const std::string& text) {
+    std::size_t n = 0;
+    for (auto at = text.find(taken); at != std::string::npos; at = text.find(taken, at + 1)) ++n;
+    return n;
+  };
+  ASSERT_EQ(compare("ring", "3").code, 0);
+  const auto before = read_file(out() / "ring-2" / "summary.json");
+  const Ended more = compare("ring,ps-sync", "3");
+  EXPECT_EQ(more.code, 0) << more.error;
+  EXPECT_EQ(count(more.out), 2U) << more.out;
+  EXPECT_EQ(read_file(out() / "ring-2" / "summary.json"), before);
+  EXPECT_TRUE(fs::exists(out() / "ps-sync-2-repeat-2" / "summary.json"));
+  EXPECT_EQ(count(compare("ring", "4").out), 0U);
+}
+
+TEST_F(Program, CompareShowsACellThatFailsAndRunsTheOthers) {
+  Running running(root(), {"compare", "--data", "mnist", "--strategies", "ring,reduce-broadcast", "--workers",
+                           "2", "--steps", "400", "--batch", "16", "--no-evaluate", "--out", out().string()});
+  const auto metrics = out() / "ring-2" / "metrics.jsonl";
+  while (!fs::exists(metrics) || read_file(metrics).find("\"step\":3,") == std::string::npos) {
+    std::this_thread::yield();
+  }
+  ::kill(running.workers().at(1), SIGKILL);
+  const Ended e = running.wait();
+  EXPECT_EQ(e.code, 1) << e.error;
+  EXPECT_NE(e.out.find("failed: rank 1"), std::string::npos) << e.out;
+  const auto cells = nlohmann::json::parse(read_file(out() / "compare.json"));
+  EXPECT_TRUE(cells[0]["summary"].is_null());
+  EXPECT_EQ(cells[1]["summary"]["strategy"], "reduce-broadcast");
+}
+
+TEST_F(Program, CompareRefusesWhatItDoesNotKnow) {
+  expect_refused({"compare", "--strategies", "ring,nonsense", "--out", out().string()}, "nonsense");
+  expect_refused({"compare", "--repeats", "0", "--out", out().string()}, "--repeats");
+}
+
 TEST_F(Program, BenchPrintsTheRowsOfTheContract) {
   for (const char* transport : {"inproc", "shm", "tcp"}) {
     const Ended e = run({"bench", "allreduce", "--ranks", "2", "--transport", transport, "--sizes", "1K,64K",

@@ -8,18 +8,24 @@
 
 namespace tutti::cli {
 
-// Writes to standard output, the bar to standard error. One thread.
-class Progress final : public observe::EventSink {
+// Where a run shows itself. One thread.
+class Display : public observe::EventSink {
+ public:
+  // Prints a line above what is drawn.
+  virtual void line(const std::string& text) = 0;
+  // The same to standard error.
+  virtual void error_line(const std::string& text) = 0;
+};
+
+// One run. Writes to standard output, the bar to standard error.
+class Progress final : public Display {
  public:
   Progress();
   ~Progress() override;
 
   void emit(const observe::Event& event) override;
-
-  // Prints a line above the bar.
-  void line(const std::string& text);
-  // The same to standard error.
-  void error_line(const std::string& text);
+  void line(const std::string& text) override;
+  void error_line(const std::string& text) override;
 
  private:
   void on(const observe::RunStarted& e);

@@ -10,6 +10,8 @@
 #include "config/environment.h"
 #include "config/flags.h"
 #include "lab/run.h"
+#include "report/page.h"
+#include "report/summary.h"
 
 namespace tutti::cli {
 namespace {
@@ -47,7 +49,7 @@ void print_summary(const nlohmann::json& s, const std::string& folder, std::uint
                    ? fmt::format("was reached after {:.1f} s", number("time_to_target_seconds"))
                    : "was not reached");
   }
-  const auto conditions = lab::conditions_of(s);
+  const auto conditions = report::conditions_of(s);
   if (!conditions.empty()) fmt::print("\n{}", conditions);
   if (s.value("pace_ms", 0.0) > 0) fmt::print(": no training, only its exchange");
   if (s.contains("emulated")) print_traffic(s["emulated"]);
@@ -60,7 +62,7 @@ void print_summary(const nlohmann::json& s, const std::string& folder, std::uint
         s.at("pieces_dropped").get<std::int64_t>());
   }
   fmt::print("\nparameters {} on {}\n", s.at("parameters_sha256").get<std::string>().substr(0, 16),
-             lab::replicas_agree(s) ? "every replica" : "rank 0 ONLY: replicas differ");
+             report::replicas_agree(s) ? "every replica" : "rank 0 ONLY: replicas differ");
   if (strangers > 0) fmt::print("{} connections of strangers were refused\n", strangers);
   fmt::print("everything is in {}\n", folder);
 }
@@ -79,11 +81,13 @@ int train(const config::TrainConfig& config) {
     fmt::print(stderr, "tutti: {}\n", outcome.line);
     return outcome.exit_code;
   }
-  auto summary = lab::read_summary(resolved.out);
+  auto summary = report::read_summary(resolved.out);
   summary["strangers_refused"] = outcome.strangers;
   write_file_atomically(std::filesystem::path(resolved.out) / "summary.json", summary.dump(2) + "\n");
+  const auto page = report::write_page(resolved.out);
   print_summary(summary, resolved.out, outcome.strangers);
-  return lab::replicas_agree(summary) ? 0 : 1;
+  fmt::print("the page is {}\n", page.string());
+  return report::replicas_agree(summary) ? 0 : 1;
 }
 
 }  // namespace
@@ -97,16 +101,16 @@ train::Prepared prepare_here(const config::TrainConfig& config) {
   return train::prepare(config, {config::data_roots(), config::cache_folder()}, config::omp_threads(), now);
 }
 
-launch::Listener listener_for(Progress& progress) {
-  return {[&progress](Rank r, bool is_error, const std::string& text) {
+launch::Listener listener_for(Display& display) {
+  return {[&display](Rank r, bool is_error, const std::string& text) {
             const auto line = fmt::format("[{}] {}", to_int(r), text);
-            is_error ? progress.error_line(line) : progress.line(line);
+            is_error ? display.error_line(line) : display.line(line);
           },
-          [&progress](Rank, const nlohmann::json& json) { progress.emit(observe::from_json(json)); }};
+          [&display](Rank, const nlohmann::json& json) { display.emit(observe::from_json(json)); }};
 }
 
-launch::Outcome run_shown(const train::Prepared& run, Progress& progress) {
-  return lab::run_training(run, this_program(), listener_for(progress));
+launch::Outcome run_shown(const train::Prepared& run, Display& display) {
+  return lab::run_training(run, this_program(), listener_for(display));
 }
 
 void add_train(CLI::App& app, Action& action) {

@@ -12,9 +12,9 @@ namespace tutti::cli {
 train::Prepared prepare_here(const config::TrainConfig& config);
 
 // Runs to the end; workers' output is printed with their rank, events as progress.
-launch::Outcome run_shown(const train::Prepared& run, Progress& progress);
+launch::Outcome run_shown(const train::Prepared& run, Display& display);
 
 // The launcher's way of telling: lines with their rank, events as progress.
-launch::Listener listener_for(Progress& progress);
+launch::Listener listener_for(Display& display);
 
 }  // namespace tutti::cli

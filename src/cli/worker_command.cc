@@ -9,6 +9,7 @@
 #include "lab/run.h"
 #include "launch/job.h"
 #include "observe/jsonl_sink.h"
+#include "observe/sampler.h"
 #include "observe/tensorboard_sink.h"
 #include "train/trainer.h"
 
@@ -87,7 +88,10 @@ void train_as_worker(const launch::WorkerJob& job, const train::Setup& setup, ob
 void train(const launch::WorkerJob& job, observe::JsonlSink& report) {
   const auto setup = job.payload.get<train::Setup>();
   const auto& config = setup.config;
-  if (to_int(job.rank) >= config.workers) return train::serve(setup, *launch::connect(job, report));
+  const bool serves = to_int(job.rank) >= config.workers;
+  const observe::Sampler sampler(observe::samples_path(config.out, job.rank), job.rank,
+                                 serves ? "server" : "worker");
+  if (serves) return train::serve(setup, *launch::connect(job, report));
   at::set_num_threads(config.threads);
   at::set_num_interop_threads(1);
   std::optional<ColocatedServer> server;

@@ -86,7 +86,8 @@ void Loader::fill_slot(Slot& slot, std::uint64_t step) {
   samples_.decode(indices, into);
   if (augment_) (*augment_)(epoch, indices, into);
   const Share global = global_share(samples, plan_.batch, plan_.workers, step_in_epoch);
-  slot.batch = {{into.begin(), into.end()}, share.count, global.count, step, epoch};
+  slot.samples.assign(indices.begin(), indices.end());
+  slot.batch = {{into.begin(), into.end()}, share.count, global.count, step, epoch, slot.samples};
 }
 
 }  // namespace tutti::data

@@ -28,6 +28,7 @@ struct Batch {
   std::size_t global_count = 0;  // of all ranks together
   std::uint64_t step = 0;        // from the beginning of the run
   std::uint64_t epoch = 0;
+  std::span<const std::uint32_t> samples{};  // which, in the data's own order
 };
 
 // What a loader reads: this rank's parts of steps [first_step, end_step), counted from the beginning of the
@@ -63,6 +64,7 @@ class Loader {
 
   struct Slot {
     std::vector<AlignedBuffer<std::byte>> fields;
+    std::vector<std::uint32_t> samples;
     Batch batch;
   };
 

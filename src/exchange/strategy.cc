@@ -101,6 +101,23 @@ std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& p
   return std::make_unique<Overlapped>(p.buckets, p.updater, p.workers, average, p.trace);
 }
 
+std::vector<Collective> collectives_of(const Strategy& strategy, const collectives::Communicator& workers,
+                                       std::uint64_t bucket_bytes) {
+  const bool none = strategy.one_worker_only || workers.world() == 1 || strategy.apart;
+  if (none || (strategy.servers && !strategy.hybrid)) return {};
+  std::vector<Collective> all;
+  const auto add = [&](Operation operation) {
+    all.push_back({operation, workers.choice(operation, bucket_bytes)});
+  };
+  if (strategy.name == "reduce-broadcast") {
+    add(Operation::reduce);
+    add(Operation::broadcast);
+  } else {
+    add(Operation::all_reduce);
+  }
+  return all;
+}
+
 std::string describe(const Strategy& strategy, const collectives::Communicator& workers, const Tuning& tuning,
                      std::uint64_t bucket_bytes) {
   if (strategy.servers && !strategy.hybrid) {
@@ -112,15 +129,13 @@ std::string describe(const Strategy& strategy, const collectives::Communicator& 
   }
   if (strategy.one_worker_only || workers.world() == 1) return "none: one worker";
   if (strategy.apart) return "shared parameters";
-  const auto say = [&](Operation operation) {
-    const auto choice = workers.choice(operation, bucket_bytes);
-    return fmt::format("{} by {} ({})", name_of(operation), name_of(choice.algorithm), choice.reason);
-  };
-  if (strategy.name == "reduce-broadcast")
-    return say(Operation::reduce) + ", then " + say(Operation::broadcast);
-  if (strategy.hybrid)
-    return fmt::format("{}; rows by {} servers", say(Operation::all_reduce), tuning.servers.servers);
-  return say(Operation::all_reduce);
+  std::vector<std::string> said;
+  for (const auto& [operation, choice] : collectives_of(strategy, workers, bucket_bytes)) {
+    said.push_back(
+        fmt::format("{} by {} ({})", name_of(operation), name_of(choice.algorithm), choice.reason));
+  }
+  return fmt::format("{}{}", fmt::join(said, ", then "),
+                     strategy.hybrid ? fmt::format("; rows by {} servers", tuning.servers.servers) : "");
 }
 
 }  // namespace tutti::exchange

@@ -63,6 +63,16 @@ bool takes_rows(const Strategy& strategy, const Tuning& tuning);
 
 std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& parts, const Tuning& tuning);
 
+// A collective that moves gradients.
+struct Collective {
+  collectives::Operation operation{};
+  collectives::Choice choice;
+};
+// Those that a bucket of this size takes part in, in their order; none where only servers or shared
+// parameters move gradients.
+std::vector<Collective> collectives_of(const Strategy& strategy, const collectives::Communicator& workers,
+                                       std::uint64_t bucket_bytes);
+
 // One line for people: what moves the gradients of this size in this world, and why.
 std::string describe(const Strategy& strategy, const collectives::Communicator& workers, const Tuning& tuning,
                      std::uint64_t bucket_bytes);

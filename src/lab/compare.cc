@@ -4,101 +4,107 @@
 
 #include <algorithm>
 
-#include "base/bytes.h"
+#include "base/error.h"
+#include "base/version.h"
 #include "exchange/strategy.h"
-#include "lab/run.h"
+#include "report/summary.h"
 
 namespace tutti::lab {
 namespace {
 
-double speed(const Cell& c) {
-  return c.summary.at("samples_per_second").get<double>();
+namespace fs = std::filesystem;
+
+std::string folder_of(const CompareSpec& spec, const std::string& model, const std::string& strategy,
+                      int workers, int repeat) {
+  return fmt::format("{}/{}{}-{}{}", spec.base.out, spec.models.size() > 1 ? model + "-" : "", strategy,
+                     workers, repeat > 1 ? fmt::format("-repeat-{}", repeat) : "");
 }
 
-const Cell* baseline(const std::vector<Cell>& cells) {
-  const auto found =
-      std::ranges::find_if(cells, [](const Cell& c) { return c.workers == 1 && !c.summary.is_null(); });
-  return found == cells.end() ? nullptr : &*found;
-}
-
-std::string row(const Cell& c, const Cell* base) {
-  if (c.summary.is_null()) return fmt::format("{:<17} {:>7}  failed: {}\n", c.strategy, c.workers, c.failure);
-  const auto& s = c.summary;
-  const auto accuracy = s.at("test_accuracy");
-  return fmt::format("{:<17} {:>7} {:>10.0f} {:>8} {:>9.1f} {:>12.2f} {:>11.2f} {:>10} {:>9} {:>8}\n",
-                     c.strategy, c.workers, speed(c),
-                     base != nullptr ? fmt::format("{:.2f}x", speed(c) / speed(*base)) : "-",
-                     s.at("step_ms").at("median").get<double>(), s.at("exchange_ms").get<double>(),
-                     s.at("exposed_exchange_ms").get<double>(),
-                     human_bytes(s.at("bytes_sent_per_worker").get<std::uint64_t>() /
-                                 std::max<std::uint64_t>(1, s.at("steps").get<std::uint64_t>())),
-                     accuracy.is_null() ? "-" : fmt::format("{:.2f} %", accuracy.get<double>() * 100),
-                     (replicas_agree(s) ? "equal  " : "DIFFER  ") + conditions_of(s));
-}
-
-}  // namespace
-
-std::vector<Cell> plan_cells(const CompareSpec& spec) {
-  std::vector<Cell> cells;
+void plan_model(const CompareSpec& spec, const std::string& model, std::vector<Cell>& cells) {
   const bool has_local = std::ranges::find(spec.strategies, "local") != spec.strategies.end();
   for (const std::string& name : spec.strategies) {
     const auto& strategy = exchange::find_strategy(name);
     for (const int workers : spec.workers) {
       // Alone, every strategy is the local one; where that is asked for it is measured once.
       if (strategy.one_worker_only ? workers != 1 : workers == 1 && has_local) continue;
-      cells.push_back({name, workers, fmt::format("{}/{}-{}", spec.base.out, name, workers), nullptr, ""});
+      Cell cell{name, workers, folder_of(spec, model, name, workers, 1), nullptr, "", model};
+      for (int r = 1; r <= spec.repeats; ++r)
+        cell.repeats.push_back({folder_of(spec, model, name, workers, r), nullptr});
+      const auto same = [&](const Cell& c) { return c.folder == cell.folder; };
+      if (std::ranges::none_of(cells, same)) cells.push_back(std::move(cell));
     }
   }
+}
+
+// The first cell that the digest of another must be equal to: the same model, and what `also` asks.
+std::string differs_from(const std::vector<Cell>& cells, const Cell& cell, const char* digest,
+                         const auto& also) {
+  for (const Cell& other : cells) {
+    if (&other == &cell) return "";
+    if (other.summary.is_null() || other.model != cell.model || !also(other)) continue;
+    if (other.summary.value(digest, "") == cell.summary.value(digest, "")) return "";
+    return name_of(other);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<Cell> plan_cells(const CompareSpec& spec) {
+  std::vector<Cell> cells;
+  for (const std::string& model : spec.models) plan_model(spec, model, cells);
   return cells;
 }
 
-std::string render_table(const std::vector<Cell>& cells) {
-  std::string table = fmt::format("{:<17} {:>7} {:>10} {:>8} {:>9} {:>12} {:>11} {:>10} {:>9} {:>8}\n",
-                                  "strategy", "workers", "samples/s", "speed-up", "step ms", "exchange ms",
-                                  "exposed ms", "sent/step", "accuracy", "replicas");
-  const Cell* base = baseline(cells);
-  for (const Cell& c : cells) table += row(c, base);
-  return table;
+config::TrainConfig config_of(const Cell& cell, const report::Repeat& repeat,
+                              const config::TrainConfig& base) {
+  config::TrainConfig c = base;
+  c.model = cell.model;
+  c.strategy = cell.strategy;
+  c.workers = cell.workers;
+  c.out = repeat.folder;
+  if (!exchange::find_strategy(c.strategy).servers) {
+    c.servers = 0;
+    c.colocate = c.local_aggregation = false;
+    c.server_role = "auto";
+    c.backup_workers = 0;
+  }
+  return c;
 }
 
-std::string verdict(const std::vector<Cell>& cells) {
-  const auto counts = [](const Cell& c) {
-    return c.workers > 1 && !c.summary.is_null() && replicas_agree(c.summary);
-  };
-  int most = 0;  // only runs of one size are compared
-  for (const Cell& c : cells) most = counts(c) ? std::max(most, c.workers) : most;
-  const Cell* best = nullptr;
-  const Cell* worst = nullptr;
-  for (const Cell& c : cells) {
-    if (c.workers != most || !counts(c)) continue;
-    if (best == nullptr || speed(c) > speed(*best)) best = &c;
-    if (worst == nullptr || speed(c) < speed(*worst)) worst = &c;
+nlohmann::json finished_run(const config::TrainConfig& resolved, const fs::path& program) {
+  const auto path = fs::path(resolved.out) / "summary.json";
+  std::error_code none;
+  const auto written = fs::last_write_time(path, none);
+  if (none || written < fs::last_write_time(program)) return nullptr;
+  try {
+    auto summary = report::read_summary(resolved.out);
+    nlohmann::json wanted = resolved;
+    wanted["out"] = summary["config"].value("out", "");
+    return summary["config"] == wanted && summary.value("version", "") == kVersion ? summary : nullptr;
+  } catch (const DataError&) {
+    return nullptr;  // damaged: it is run again
   }
-  if (best == nullptr) return "";
-  const auto exposed = [](const Cell& c) { return c.summary.at("exposed_exchange_ms").get<double>(); };
-  const double ratio = speed(*best) / speed(*worst);
-  if (ratio < 1.03) {
-    return fmt::format(
-        "No strategy stands out: all are within {:.0f} % at {} workers; a step waits at most {:.2f} ms for "
-        "its exchange.",
-        (ratio - 1) * 100 + 0.5, best->workers, std::max(exposed(*best), exposed(*worst)));
-  }
-  return fmt::format(
-      "{}: {:.2f} times the throughput of {} at {} workers; a step waits {:.2f} ms for its exchange, "
-      "against {:.2f} ms.",
-      best->strategy, ratio, worst->strategy, best->workers, exposed(*best), exposed(*worst));
 }
 
-nlohmann::json to_json(const std::vector<Cell>& cells) {
-  auto array = nlohmann::json::array();
-  for (const Cell& c : cells) {
-    array.push_back({{"strategy", c.strategy},
-                     {"workers", c.workers},
-                     {"folder", c.folder},
-                     {"summary", c.summary},
-                     {"failure", c.failure}});
+void verify(std::vector<Cell>& cells) {
+  for (Cell& cell : cells) {
+    cell.doubt.clear();
+    if (cell.summary.is_null()) continue;
+    const auto keeps_step = [](const Cell& c) { return !exchange::find_strategy(c.strategy).apart; };
+    const auto weights =
+        differs_from(cells, cell, "initial_parameters_sha256", [](const Cell&) { return true; });
+    const auto samples = differs_from(cells, cell, "samples_sha256", [&](const Cell& other) {
+      return keeps_step(cell) && keeps_step(other) && other.workers == cell.workers;
+    });
+    if (!report::replicas_agree(cell.summary)) {
+      cell.doubt = "its replicas differ";
+    } else if (!weights.empty()) {
+      cell.doubt = "began with other weights than " + weights;
+    } else if (!samples.empty()) {
+      cell.doubt = "used other samples than " + samples;
+    }
   }
-  return array;
 }
 
 }  // namespace tutti::lab

@@ -1,37 +1,39 @@
-// The same training under several strategies, one after another, in one table.
+// The same training under several strategies, one after another.
 #pragma once
 
-#include <functional>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "config/train_config.h"
+#include "report/cell.h"
 
 namespace tutti::lab {
 
-struct Cell {
-  std::string strategy;
-  int workers = 1;
-  std::string folder;
-  nlohmann::json summary;  // null if it failed
-  std::string failure;
-};
+using report::Cell;
 
 struct CompareSpec {
   config::TrainConfig base;  // out is the folder of the comparison
   std::vector<std::string> strategies;
   std::vector<int> workers;
+  std::vector<std::string> models = {base.model};
+  int repeats = 1;
 };
 
-// Which runs a comparison consists of: every strategy at every number of workers that it can have. Pure.
+// Which runs a comparison consists of: every model under every strategy at every number of workers that it
+// can have, so many times, each in a folder of its own. Pure. Throws ConfigError.
 std::vector<Cell> plan_cells(const CompareSpec& spec);
 
-// The table: strategy, workers, samples a second, speed-up over the first cell of one worker, and so on.
-std::string render_table(const std::vector<Cell>& cells);
+// What a run of the cell is told: the base, without what only other strategies understand.
+config::TrainConfig config_of(const Cell& cell, const report::Repeat& repeat,
+                              const config::TrainConfig& base);
 
-// What to take from it, in a sentence with its reason; empty if no cell with more than one worker succeeded.
-std::string verdict(const std::vector<Cell>& cells);
+// The summary of a run that has ended well under exactly this config, wherever it lies, and is no older than
+// the program; null if there is none.
+nlohmann::json finished_run(const config::TrainConfig& resolved, const std::filesystem::path& program);
 
-nlohmann::json to_json(const std::vector<Cell>& cells);
+// Says in each cell's doubt what keeps it from being compared with the others: replicas that differ, other
+// initial weights, or other samples than workers that keep step have used.
+void verify(std::vector<Cell>& cells);
 
 }  // namespace tutti::lab

@@ -1,10 +1,7 @@
 #include "lab/run.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "emulate/cluster.h"
+#include "report/summary.h"
 #include "train/plan.h"
 
 namespace tutti::lab {
@@ -41,40 +38,11 @@ launch::Outcome run_training(const train::Prepared& run, const std::string& prog
   if (!cluster) return tidied(launch::run(spec, listener), config.out);
   auto [outcome, traffic] = cluster->run(spec, listener);
   if (outcome.exit_code == 0) {
-    auto summary = read_summary(config.out);
+    auto summary = report::read_summary(config.out);
     summary["emulated"] = std::move(traffic);
     write_file_atomically(std::filesystem::path(config.out) / "summary.json", summary.dump(2) + "\n");
   }
   return tidied(outcome, config.out);
-}
-
-nlohmann::json read_summary(const std::string& run_folder) {
-  const auto path = std::filesystem::path(run_folder) / "summary.json";
-  try {
-    return nlohmann::json::parse(read_file(path));
-  } catch (const nlohmann::json::exception& e) {
-    throw DataError(fmt::format("{}: {}", path.string(), e.what()));
-  }
-}
-
-std::string conditions_of(const nlohmann::json& summary) {
-  std::string said;
-  const auto add = [&](const std::string& condition) {
-    if (!said.empty()) said += ", ";
-    said += condition;
-  };
-  if (const double pace = summary.value("pace_ms", 0.0); pace > 0) add(fmt::format("paced at {} ms", pace));
-  if (const auto slow = summary.value("slow", std::string()); !slow.empty()) add("slowed " + slow);
-  if (summary.contains("emulated")) {
-    const auto& e = summary["emulated"];
-    add(fmt::format("emulated hosts={},link={}", e.at("hosts").get<int>(), e.at("link").get<std::string>()));
-  }
-  return said;
-}
-
-bool replicas_agree(const nlohmann::json& summary) {
-  const auto& replicas = summary.at("replicas_sha256");
-  return std::ranges::all_of(replicas, [&](const auto& r) { return r == summary.at("parameters_sha256"); });
 }
 
 }  // namespace tutti::lab

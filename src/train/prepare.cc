@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kRunFiles[] = {"summary.json", "metrics.jsonl", "trace.json"};
+constexpr const char* kRunFiles[] = {"summary.json", "metrics.jsonl", "trace.json", "report.html"};
 
 // What the data says of a network that nobody has told: how many classes or words there are.
 void fit_to_data(const models::ModelInfo& model, const std::vector<Field>& native, config::TrainConfig& c) {
@@ -159,6 +159,7 @@ void make_run_folder(const Setup& setup) {
   for (const char* file : kRunFiles) fs::remove(out / file);
   remove_files(out / "samples", "step-");
   remove_files(out / "tensorboard", "events.out.tfevents.");
+  remove_files(out, "samples-rank-");
   for (const auto& step : checkpoint::list(out)) remove_tree(step.path);
 }
 

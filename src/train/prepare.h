@@ -44,10 +44,10 @@ struct DataPlaces {
 Prepared prepare(config::TrainConfig config, const DataPlaces& places, std::optional<int> threads_wish,
                  const std::string& now);
 
-// Makes the run folder, and removes from it what an earlier run wrote there: summary, metrics, trace,
-// TensorBoard's files, drawings and finished checkpoints, and nothing else. A run that is resumed in its own
-// folder keeps all up to the step that it goes on from. Throws ConfigError if the folder cannot be written,
-// std::filesystem::filesystem_error.
+// Makes the run folder, and removes from it what an earlier run wrote there: summary, metrics, samples,
+// trace, page, TensorBoard's files, drawings and finished checkpoints, and nothing else. A run that is
+// resumed in its own folder keeps all up to the step that it goes on from. Throws ConfigError if the folder
+// cannot be written, std::filesystem::filesystem_error.
 void make_run_folder(const Setup& setup);
 
 // Removes what a rank that was killed while it saved has left in the run folder. Ignores errors.

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/crypto.h"
 #include "base/file.h"
 #include "base/version.h"
+#include "observe/machine.h"
 
 namespace tutti::train {
 namespace {
@@ -23,8 +25,7 @@ nlohmann::json list(const std::vector<RankReport>& ranks, auto member) {
 
 }  // namespace
 
-RankReport make_report(const StepSeries& series, std::int64_t steps_per_epoch, std::uint64_t bytes_sent,
-                       std::string parameters_sha256) {
+RankReport make_report(const StepSeries& series, std::int64_t steps_per_epoch) {
   RankReport r;
   r.compute_ms = quantile(series.compute, 0.5);
   r.exchange_ms = quantile(series.exchange, 0.5);
@@ -38,8 +39,6 @@ RankReport make_report(const StepSeries& series, std::int64_t steps_per_epoch, s
   r.steps = static_cast<std::int64_t>(series.step.size());
   r.samples = series.samples;
   r.seconds = std::accumulate(series.step.begin(), series.step.end(), 0.0) / 1000.0;
-  r.bytes_sent = bytes_sent;
-  r.parameters_sha256 = std::move(parameters_sha256);
   return r;
 }
 
@@ -64,6 +63,8 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
   const auto& config = run.config;
   const double count = static_cast<double>(ranks.size());
   const double seconds = std::ranges::max_element(ranks, {}, &RankReport::seconds)->seconds;
+  Sha256 order;
+  for (const RankReport& r : ranks) order.update(r.samples_sha256);
   nlohmann::json s = {
       {"model", config.model},
       {"data", config.data},
@@ -92,6 +93,9 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
       {"wall_seconds", run.wall_seconds},
       {"parameters_sha256", ranks[0].parameters_sha256},
       {"replicas_sha256", list(ranks, &RankReport::parameters_sha256)},
+      {"initial_parameters_sha256", run.initial_sha256},
+      {"samples_sha256", to_hex(order.digest())},
+      {"machine", observe::describe_machine()},
       {"config", config},
       {"version", kVersion}};
   if (config.pace_ms == 0) s["train_loss"] = mean(ranks, &RankReport::train_loss);

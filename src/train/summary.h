@@ -27,12 +27,13 @@ struct RankReport {
   double seconds = 0;  // in those steps
   std::uint64_t bytes_sent = 0;
   std::string parameters_sha256;
+  std::string samples_sha256;  // over the numbers of its samples, in their order
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, compute_ms, exchange_ms, exposed_exchange_ms, train_loss,
-                                   steps, samples, seconds, bytes_sent, parameters_sha256)
+                                   steps, samples, seconds, bytes_sent, parameters_sha256, samples_sha256)
 
-RankReport make_report(const StepSeries& series, std::int64_t steps_per_epoch, std::uint64_t bytes_sent,
-                       std::string parameters_sha256);
+// What the steps say; bytes and digests are for the caller to add.
+RankReport make_report(const StepSeries& series, std::int64_t steps_per_epoch);
 
 // A collective call: everyone gets all reports, by rank.
 std::vector<RankReport> gather_reports(collectives::Communicator& all, const RankReport& mine);
@@ -49,6 +50,7 @@ struct RunRecord {
   std::int64_t first_step = 0;
   std::int64_t steps = 0;           // that the model has behind it
   std::int64_t words_a_sample = 0;  // that a language model foretells; 0: it has none
+  std::string initial_sha256 = {};  // of the parameters before the first step
   double wall_seconds = 0;
   std::optional<Evaluation> evaluation = std::nullopt;  // the last
   std::optional<Target> target = std::nullopt;

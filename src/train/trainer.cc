@@ -213,11 +213,14 @@ class Trainer {
       emit(observe::Resumed{setup_.first_step, *setup_.checkpoint});
     }
     exchange().start(setup_.first_step, setup_.checkpoint.has_value());
+    if (first()) initial_sha256_ = digest_of_model();
+    emit(observe::RunStarted{setup_.first_step, plan_.total_steps, models::count_parameters(*model_),
+                             exchange::describe(strategy_, all_, tuning_, first_bucket_bytes())});
+  }
+
+  std::uint64_t first_bucket_bytes() const {
     const auto& buckets = replica_->buckets;
-    emit(observe::RunStarted{
-        setup_.first_step, plan_.total_steps, models::count_parameters(*model_),
-        exchange::describe(strategy_, all_, tuning_,
-                           buckets.size() > 0 ? buckets.layout(0).count * sizeof(float) : 0)});
+    return buckets.size() > 0 ? buckets.layout(0).count * sizeof(float) : 0;
   }
 
   // Ends the exchange and begins another, with other tables by rows or other partitions. Parameters stay
@@ -297,6 +300,7 @@ class Trainer {
     series_.exposed.push_back(milliseconds(times.exposed));
     if (loss) series_.loss.push_back(*loss);
     series_.samples += static_cast<std::int64_t>(batch.count);
+    order_.update(std::as_bytes(batch.samples));
     emit(observe::StepDone{.step = strategy_.apart ? exchange().steps_done() : index + 1,
                            .total_steps = plan_.total_steps,
                            .epoch = plan_.epoch_of(index) + 1,
@@ -464,12 +468,17 @@ class Trainer {
     emit(observe::CheckpointSaved{done, path.string()});
   }
 
+  std::string digest_of_model() {
+    return to_hex(
+        checkpoint::parameters_digest(snapshot_model(replica_->buckets, replica_->tables, buffers_).views()));
+  }
+
   nlohmann::json summarise() {
-    const auto digest =
-        checkpoint::parameters_digest(snapshot_model(replica_->buckets, replica_->tables, buffers_).views());
-    const auto ranks = gather_reports(
-        all_,
-        make_report(series_, plan_.steps_per_epoch, bytes_before_ + exchange().bytes_sent(), to_hex(digest)));
+    auto mine = make_report(series_, plan_.steps_per_epoch);
+    mine.bytes_sent = bytes_before_ + exchange().bytes_sent();
+    mine.parameters_sha256 = digest_of_model();
+    mine.samples_sha256 = to_hex(order_.digest());
+    const auto ranks = gather_reports(all_, mine);
     if (config_.trace) write_trace(all_, trace_, std::filesystem::path(config_.out) / "trace.json");
     if (!first()) return nullptr;
     auto s = make_summary({.config = config_,
@@ -478,12 +487,21 @@ class Trainer {
                            .first_step = setup_.first_step,
                            .steps = last_step_,
                            .words_a_sample = info_.complete(options_of(config_)).unroll,
+                           .initial_sha256 = initial_sha256_,
                            .wall_seconds = milliseconds(Clock::now() - born_) / 1000.0,
                            .evaluation = evaluation_,
                            .target = target_,
                            .seconds_to_target = reached_after_},
                           ranks);
     s.update(exchange().report());
+    s["parameter_bytes"] = models::count_parameters(*model_) * static_cast<std::int64_t>(sizeof(float));
+    s["collectives"] = nlohmann::json::array();
+    for (const auto& [operation, choice] : exchange::collectives_of(strategy_, all_, first_bucket_bytes())) {
+      s["collectives"].push_back({{"operation", name_of(operation)},
+                                  {"algorithm", name_of(choice.algorithm)},
+                                  {"bytes", first_bucket_bytes()},
+                                  {"reason", choice.reason}});
+    }
     if (!routes_.empty()) s["routes"] = routes_;
     if (!by_rows_.empty()) s["partitions"] = tuning_.partitions;
     if (search_) s["partition_search"] = search_->report();
@@ -527,6 +545,8 @@ class Trainer {
   std::optional<Pacer> pacer_;
   std::chrono::duration<double> last_compute_{};
   bool accumulating_ = false;  // more micro batches of the step follow
+  Sha256 order_;               // of the samples
+  std::string initial_sha256_;
   StepSeries series_;
   std::optional<Evaluation> evaluation_;
   const std::optional<Target> target_ = target_of(config_, info_);

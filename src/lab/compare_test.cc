@@ -1,0 +1,86 @@
+#include "lab/compare.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/scratch_folder.h"
+#include "base/version.h"
+#include "report/cells_fixture.h"
+
+namespace tutti::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Compare, LocalHasOneWorkerAndOthersAreMeasuredFromTwo) {
+  CompareSpec spec;
+  spec.base.out = "o";
+  spec.strategies = {"local", "ring"};
+  spec.workers = {1, 2, 3};
+  const auto cells = plan_cells(spec);
+  ASSERT_EQ(cells.size(), 3U);
+  EXPECT_EQ(cells[0].folder, "o/local-1");
+  EXPECT_EQ(cells[2].folder, "o/ring-3");
+  spec.strategies = {"nonsense"};
+  EXPECT_THROW(plan_cells(spec), ConfigError);
+}
+
+TEST(Compare, ModelsAndRepeatsHaveFoldersOfTheirOwn) {
+  CompareSpec spec;
+  spec.base.out = "o";
+  spec.strategies = {"ring", "ring"};
+  spec.workers = {2};
+  spec.models = {"mnist-cnn", "wide-deep"};
+  spec.repeats = 2;
+  const auto cells = plan_cells(spec);
+  ASSERT_EQ(cells.size(), 2U);
+  EXPECT_EQ(cells[1].model, "wide-deep");
+  EXPECT_EQ(cells[1].repeats[1].folder, "o/wide-deep-ring-2-repeat-2");
+}
+
+TEST(Compare, AFinishedRunIsTakenOnlyIfNothingHasChanged) {
+  const ScratchFolder folder;
+  const auto program = folder.path() / "program";
+  write_file_atomically(program, std::string_view("old"));
+  config::TrainConfig config;
+  config.out = folder.path().string();
+  EXPECT_TRUE(finished_run(config, program).is_null());
+
+  auto summary = report::fixture::summary(1);
+  summary["config"] = config;
+  summary["version"] = kVersion;
+  write_file_atomically(folder.path() / "summary.json", summary.dump());
+  EXPECT_EQ(finished_run(config, program), summary);
+
+  auto other = config;
+  other.lr *= 2;
+  EXPECT_TRUE(finished_run(other, program).is_null());
+  fs::last_write_time(program, fs::last_write_time(folder.path() / "summary.json") + std::chrono::seconds(1));
+  EXPECT_TRUE(finished_run(config, program).is_null());
+  fs::last_write_time(program, fs::last_write_time(folder.path() / "summary.json") - std::chrono::seconds(1));
+  write_file_atomically(folder.path() / "summary.json", summary.dump().substr(0, 100));
+  EXPECT_TRUE(finished_run(config, program).is_null());
+}
+
+TEST(Compare, CellsThatDidNotDoTheSameAreDoubted) {
+  auto cells = std::vector{report::fixture::cell("ring", 2, 1), report::fixture::cell("ps-sync", 2, 1),
+                           report::fixture::cell("ps-async", 2, 1), report::fixture::cell("ring", 3, 1)};
+  for (auto& c : cells) c.summary["initial_parameters_sha256"] = c.summary["samples_sha256"] = "a";
+  cells[2].summary["samples_sha256"] = "b";  // workers that do not keep step use other samples
+  cells[3].summary["samples_sha256"] = "c";  // and so do more of them
+  verify(cells);
+  for (const auto& c : cells) EXPECT_EQ(c.doubt, "") << c.strategy;
+
+  cells[1].summary["samples_sha256"] = "d";
+  cells[2].summary["replicas_sha256"][1] = "b";
+  cells[3].summary["initial_parameters_sha256"] = "e";
+  verify(cells);
+  EXPECT_EQ(cells[0].doubt, "");
+  EXPECT_EQ(cells[1].doubt, "used other samples than ring at 2 workers");
+  EXPECT_EQ(cells[2].doubt, "its replicas differ");
+  EXPECT_EQ(cells[3].doubt, "began with other weights than ring at 2 workers");
+}
+
+}  // namespace
+}  // namespace tutti::lab

@@ -1,0 +1,44 @@
+#include "observe/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "base/scratch_folder.h"
+
+namespace tutti::observe {
+namespace {
+
+TEST(Sampler, WritesWhoseSamplesTheyAreThenOneAtTheBeginningAndOneAtTheEnd) {
+  const ScratchFolder folder;
+  const auto path = samples_path(folder.path(), Rank{3});
+  EXPECT_EQ(path.filename(), "samples-rank-3.jsonl");
+  { const Sampler sampler(path, Rank{3}, "server"); }
+  std::istringstream lines(read_file(path));
+  std::vector<nlohmann::json> read;
+  for (std::string line; std::getline(lines, line);) read.push_back(nlohmann::json::parse(line));
+  ASSERT_GE(read.size(), 3U);
+  EXPECT_EQ(read[0]["rank"], 3);
+  EXPECT_EQ(read[0]["role"], "server");
+  EXPECT_GE(read[0]["cores"], 1);
+  EXPECT_LE(read[1]["time"], read.back()["time"]);
+}
+
+TEST(Sampler, CountsWhatTheProcessTakes) {
+  const auto before = take_sample();
+  std::vector<char> touched(32 << 20, 1);
+  auto after = take_sample();
+  EXPECT_GT(after["resident_bytes"], before["resident_bytes"].get<std::int64_t>() + (16 << 20));
+  while (after["cpu_seconds"] <= before["cpu_seconds"]) {
+    for (char& c : touched) c = static_cast<char>(c + 1);
+    after = take_sample();
+  }
+  EXPECT_GE(after["time"], before["time"]);
+}
+
+TEST(Sampler, AFileThatCannotBeMadeIsAnError) {
+  EXPECT_THROW(Sampler("/nowhere/samples.jsonl", Rank{0}, "worker"), std::exception);
+}
+
+}  // namespace
+}  // namespace tutti::observe

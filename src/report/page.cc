@@ -1,0 +1,98 @@
+#include "report/page.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/version.h"
+#include "report/cell.h"
+#include "report/differences.h"
+#include "report/run_folder.h"
+#include "report/schedules.h"
+#include "report/summary.h"
+#include "report/template.h"
+#include "report/verdict.h"
+
+namespace tutti::report {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<Cell> read_cells(const fs::path& path) {
+  const auto json = read_json(path);
+  try {
+    if (json.is_array() && !json.empty()) return json.get<std::vector<Cell>>();
+  } catch (const nlohmann::json::exception& e) {
+    throw DataError(fmt::format("{}: no comparison: {}", path.string(), e.what()));
+  }
+  throw DataError(fmt::format("{}: no comparison: not a list of cells", path.string()));
+}
+
+// The summary as it lies in the folder now, not as it was when the comparison ended.
+void reread(const fs::path& folder, Cell& cell) {
+  if (cell.summary.is_null()) return;
+  try {
+    cell.summary = read_summary(folder_of(folder, cell));
+  } catch (const DataError& e) {
+    cell.summary = nullptr;
+    cell.failure = fmt::format("damaged: {}", e.what());
+  }
+}
+
+Cell cell_of_run(const fs::path& folder) {
+  const auto summary = read_summary(folder);
+  return {summary["strategy"], summary["workers"], folder.string(), summary, "", summary["model"]};
+}
+
+nlohmann::json details(const Cell& cell, const fs::path& run) {
+  nlohmann::json json = cell;
+  if (cell.summary.is_null()) return json;
+  json["metrics"] = read_metrics(run);
+  json["nodes"] = read_nodes(run);
+  json["schedules"] = schedules_of(cell.summary);
+  return json;
+}
+
+}  // namespace
+
+nlohmann::json page_data(const fs::path& folder) {
+  nlohmann::json data = {{"version", kVersion}, {"cells", nlohmann::json::array()}};
+  if (fs::is_regular_file(folder / "compare.json")) {
+    auto cells = read_cells(folder / "compare.json");
+    for (Cell& cell : cells) {
+      reread(folder, cell);
+      data["cells"].push_back(details(cell, folder_of(folder, cell)));
+    }
+    data["kind"] = "comparison";
+    data["verdict"] = verdict(cells);
+    data["differences"] = differences(folder, cells);
+  } else if (fs::is_regular_file(folder / "summary.json")) {
+    data["kind"] = "run";
+    data["cells"].push_back(details(cell_of_run(folder), folder));
+  } else {
+    throw DataError(
+        fmt::format("{}: no folder of a run or a comparison: neither summary.json nor compare.json "
+                    "is there",
+                    folder.string()));
+  }
+  return data;
+}
+
+std::string render_page(const nlohmann::json& data) {
+  const std::string json = data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string page(kTemplateHead);
+  page.reserve(kTemplateHead.size() + json.size() + kTemplateTail.size());
+  for (const char c : json) {
+    // In JSON a '<' stands inside a string only, and in HTML nothing ends a script without one.
+    c == '<' ? page += "\\u003c" : page += c;
+  }
+  return page += kTemplateTail;
+}
+
+fs::path write_page(const fs::path& folder) {
+  auto path = folder / "report.html";
+  write_file_atomically(path, render_page(page_data(folder)));
+  return path;
+}
+
+}  // namespace tutti::report

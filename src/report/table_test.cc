@@ -1,0 +1,94 @@
+#include "report/table.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/scratch_folder.h"
+#include "report/cells_fixture.h"
+#include "report/summary.h"
+
+namespace tutti::report {
+namespace {
+
+using fixture::cell;
+
+std::string line_with(const std::string& text, const std::string& word) {
+  const auto at = text.find(word);
+  if (at == std::string::npos) return "";
+  const auto begin = text.rfind('\n', at) + 1;
+  return text.substr(begin, text.find('\n', at) - begin);
+}
+
+TEST(Table, ShowsSpeedUpAndFailures) {
+  const auto table = render_table(
+      {cell("local", 1, 100), cell("ring", 2, 190), {"allreduce", 2, "", nullptr, "rank 1 was killed"}});
+  EXPECT_NE(line_with(table, "ring").find("1.90x"), std::string::npos) << table;
+  EXPECT_NE(line_with(table, "allreduce").find("rank 1 was killed"), std::string::npos) << table;
+}
+
+TEST(Table, ShowsTheMedianOfRepeatsAndHowFarTheOthersAre) {
+  const auto row = line_with(render_table({cell("ring", 2, std::vector<double>{110, 95, 100})}), "ring");
+  EXPECT_NE(row.find(" 100 "), std::string::npos) << row;
+  EXPECT_NE(row.find("10.0 %"), std::string::npos) << row;
+}
+
+TEST(Table, ShowsWhatWaitsAndWhatRuns) {
+  const std::vector<Cell> cells = {{"ring", 2, "", nullptr, ""}, {"ps-sync", 2, "", nullptr, ""}};
+  EXPECT_NE(line_with(render_table(cells, {"step 3/9", "waits"}), "ring").find("step 3/9"),
+            std::string::npos);
+  EXPECT_NE(line_with(render_table(cells), "ring").find("did not run"), std::string::npos);
+}
+
+TEST(Table, ModelsAreApartAndEachHasItsBaseline) {
+  std::vector<Cell> cells = {cell("local", 1, 100), cell("ring", 2, 150), cell("local", 1, 10),
+                             cell("ring", 2, 19)};
+  for (std::size_t i = 0; i < 4; ++i) cells[i].model = i < 2 ? "small" : "large";
+  const auto table = render_table(cells);
+  EXPECT_NE(table.find("1.50x"), std::string::npos) << table;
+  EXPECT_NE(table.find("1.90x"), std::string::npos) << table;
+  EXPECT_EQ(line_with(table, "large"), "large");
+}
+
+TEST(Table, ADoubtIsSaidBelow) {
+  auto doubtful = cell("ring", 2, 100);
+  doubtful.doubt = "used other samples than ps-sync at 2 workers";
+  EXPECT_EQ(line_with(render_table({doubtful}), "used other"),
+            "ring at 2 workers: used other samples than ps-sync at 2 workers");
+}
+
+TEST(Cell, SurvivesTheWayThroughJson) {
+  const auto before = cell("ring", 2, std::vector<double>{3, 1, 2});
+  EXPECT_EQ(speed(before), 2);
+  const nlohmann::json json = before;
+  const auto after = json.get<Cell>();
+  EXPECT_EQ(nlohmann::json(after), json);
+  EXPECT_EQ(speeds(after), (std::vector<double>{1, 2, 3}));
+}
+
+TEST(Summary, ReplicasThatDifferAreSeen) {
+  auto s = fixture::summary(1);
+  EXPECT_TRUE(replicas_agree(s));
+  s["replicas_sha256"][1] = "b";
+  EXPECT_FALSE(replicas_agree(s));
+}
+
+TEST(Summary, WhatIsNoneIsRefusedByName) {
+  const ScratchFolder folder;
+  const auto refuses = [&](const std::string& text) {
+    write_file_atomically(folder.path() / "summary.json", text);
+    EXPECT_THROW(read_summary(folder.path()), DataError) << text;
+  };
+  refuses("{");
+  refuses("[]");
+  refuses("{}");
+  auto s = fixture::summary(1);
+  s["workers"] = "two";
+  refuses(s.dump());
+  s["workers"] = 2;
+  s["step_ms"] = nlohmann::json::object();
+  refuses(s.dump());
+}
+
+}  // namespace
+}  // namespace tutti::report

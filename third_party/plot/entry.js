@@ -1,0 +1,18 @@
+export {
+  arrow,
+  axisX,
+  axisY,
+  barX,
+  barY,
+  dot,
+  gridX,
+  gridY,
+  lineY,
+  plot,
+  pointer,
+  pointerX,
+  ruleX,
+  ruleY,
+  text,
+  tip,
+} from "@observablehq/plot";
