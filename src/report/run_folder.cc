@@ -121,8 +121,9 @@ nlohmann::json read_metrics(const fs::path& run_folder) {
       steps.push_back(*step);
       seconds += step->step_ms / 1000;
     } else if (const auto* e = std::get_if<observe::Evaluated>(&event)) {
-      metrics["evaluations"].push_back(
-          {{"step", e->step}, {"seconds", seconds}, {"loss", e->loss}, {"accuracy", e->accuracy}});
+      nlohmann::json evaluation = e->figures;
+      evaluation.update({{"step", e->step}, {"seconds", seconds}});
+      metrics["evaluations"].push_back(std::move(evaluation));
     } else if (const auto* start = std::get_if<observe::RunStarted>(&event)) {
       metrics["exchange"] = start->exchange;
     }
