@@ -147,7 +147,7 @@ std::pair<launch::Outcome, nlohmann::json> Cluster::run(launch::JobSpec job,
     if (job.colocate) ranks[host].push_back(p + job.workers);
   }
   const auto before = traffic();
-  auto outcome = launch::run(job, listener);
+  const auto outcome = launch::run(job, listener);
   const auto after = traffic();
   auto per_host = nlohmann::json::array();
   for (std::size_t h = 0; h < hosts_.size(); ++h) {
@@ -159,7 +159,7 @@ std::pair<launch::Outcome, nlohmann::json> Cluster::run(launch::JobSpec job,
                         {"packets_received", after[h].packets_received - before[h].packets_received},
                         {"packets_dropped", after[h].packets_dropped - before[h].packets_dropped}});
   }
-  return {std::move(outcome), {{"hosts", hosts()}, {"link", emulation_.link}, {"per_host", per_host}}};
+  return {outcome, {{"hosts", hosts()}, {"link", emulation_.link}, {"per_host", per_host}}};
 }
 
 double Cluster::measure_link() const {
