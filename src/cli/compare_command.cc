@@ -64,9 +64,10 @@ class Comparison {
     table.begin(i, repeat);
     if (!again_) summary = lab::finished_run(prepared.setup.config, this_program());
     const bool reused = !summary.is_null();
-    const auto outcome = reused ? launch::Outcome{} : run_shown(prepared, table);
+    auto outcome = reused ? launch::Outcome{} : run_shown(prepared, table);
     if (outcome.interrupted_by != 0) return outcome;
-    std::string what = reused ? "had finished with the same settings: taken as it is" : "done";
+    if (reused) table.line(name_of(cell) + " had finished with the same settings: taken as it is");
+    std::string what = "done";
     if (outcome.exit_code != 0) {
       cell.failure = what = outcome.line;
       cell.summary = nullptr;

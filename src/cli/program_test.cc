@@ -401,6 +401,21 @@ TEST_F(Program, CompareRefusesWhatItDoesNotKnow) {
   expect_refused({"compare", "--repeats", "0", "--out", out().string()}, "--repeats");
 }
 
+TEST_F(Program, ARunLeavesItsPageAndItsSamples) {
+  ASSERT_EQ(run(train({"--strategy", "ps-sync", "--workers", "2", "--steps", "3", "--no-evaluate"})).code, 0);
+  for (const char* rank : {"0", "1", "2"}) {
+    EXPECT_TRUE(fs::exists(out() / (std::string("samples-rank-") + rank + ".jsonl"))) << rank;
+  }
+  fs::remove(out() / "report.html");
+  EXPECT_EQ(run({"report", out().string()}).code, 0);
+  EXPECT_TRUE(fs::exists(out() / "report.html"));
+}
+
+TEST_F(Program, ReportRefusesAFolderThatIsNone) {
+  expect_refused({"report", (root() / "data").string()}, "compare.json");
+  expect_refused({"report", (root() / "nowhere").string()}, "nowhere");
+}
+
 TEST_F(Program, BenchPrintsTheRowsOfTheContract) {
   for (const char* transport : {"inproc", "shm", "tcp"}) {
     const Ended e = run({"bench", "allreduce", "--ranks", "2", "--transport", transport, "--sizes", "1K,64K",

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 // What stands between the data block's tags, as a browser sees it.
 std::string data_block(const std::string& page) {
-  const std::string open = "<script id=\"data\" type=\"application/json\">";
+  const std::string open = R"(<script id="data" type="application/json">)";
   const auto begin = page.find(open) + open.size();
   return page.substr(begin, page.find("</script", begin) - begin);
 }
@@ -42,7 +42,7 @@ class Page : public ::testing::Test {
 TEST_F(Page, NothingInTheDataEndsItsBlock) {
   const nlohmann::json nasty = {{"name", "</script><script>alert(1)</script><!--<script>"},
                                 {"bytes", "\xff\xfe"},
-                                {"text", "a & 'b' \"c\""}};
+                                {"text", R"(a & 'b' "c")"}};
   const auto page = render_page(nasty);
   const auto back = nlohmann::json::parse(data_block(page));
   EXPECT_EQ(back["name"], nasty["name"]);
@@ -52,7 +52,7 @@ TEST_F(Page, NothingInTheDataEndsItsBlock) {
 
 TEST_F(Page, AsksNothingOfTheNetwork) {
   const auto page = render_page({{"cells", nlohmann::json::array()}});
-  for (const char* word : {"src=\"", "src='", "<link", "@import", "fetch("}) {
+  for (const char* word : {R"(src=")", "src='", "<link", "@import", "fetch("}) {
     EXPECT_EQ(page.find(word), std::string::npos) << word;
   }
   EXPECT_TRUE(page.starts_with("<!DOCTYPE html>"));
@@ -68,12 +68,12 @@ TEST_F(Page, AComparisonHasItsVerdictAndWhatTheRunsHaveLeft) {
                .dump() +
            "\n";
   };
-  write(folder() / "ring-2" / "metrics.jsonl", step(2) + step(1) + "{\"event\":\"st");
-  write(
-      folder() / "ring-2" / "samples-rank-0.jsonl",
-      "{\"rank\":0,\"role\":\"worker\",\"cores\":1,\"network\":7}\n"
-      "{\"time\":10.0,\"cpu_seconds\":1.0,\"resident_bytes\":5,\"interfaces\":{}}\n"
-      "{\"time\":10.5,\"cpu_seconds\":1.5,\"resident_bytes\":6,\"interfaces\":{\"lo\":{\"tx_bytes\":9}}}\n");
+  write(folder() / "ring-2" / "metrics.jsonl", step(2) + step(1) + R"({"event":"st)");
+  write(folder() / "ring-2" / "samples-rank-0.jsonl",
+        R"({"rank":0,"role":"worker","cores":1,"network":7}
+{"time":10.0,"cpu_seconds":1.0,"resident_bytes":5,"interfaces":{}}
+{"time":10.5,"cpu_seconds":1.5,"resident_bytes":6,"interfaces":{"lo":{"tx_bytes":9}}}
+)");
   const auto data = page_data(folder());
   EXPECT_EQ(data["kind"], "comparison");
   EXPECT_NE(data["verdict"].get<std::string>().find("ring: 2.00 times"), std::string::npos);
@@ -120,7 +120,7 @@ TEST_F(Page, RoundsAreThoseOfTheCollective) {
 
 TEST_F(Page, ADamagedCellIsShownAsSuch) {
   write_comparison();
-  write(folder() / "ps-sync-2" / "summary.json", "{\"strategy\":");
+  write(folder() / "ps-sync-2" / "summary.json", R"({"strategy":)");
   fs::remove(folder() / "ring-2" / "summary.json");
   const auto data = page_data(folder());
   for (const auto& cell : data["cells"]) {
@@ -132,7 +132,7 @@ TEST_F(Page, ADamagedCellIsShownAsSuch) {
 TEST_F(Page, AnotherFolderIsRefused) {
   EXPECT_THROW(write_page(folder()), DataError);
   EXPECT_THROW(write_page(folder() / "nowhere"), DataError);
-  for (const char* text : {"", "{", "{}", "[]", "[1]", "[{\"strategy\":1}]"}) {
+  for (const char* text : {"", "{", "{}", "[]", "[1]", R"([{"strategy":1}])"}) {
     write(folder() / "compare.json", text);
     EXPECT_THROW(write_page(folder()), DataError) << text;
   }

@@ -40,7 +40,7 @@ function resultsTable() {
   const best = done.filter((cell) => cell.workers === largest).sort((a, b) => speed(b) - speed(a))[0];
   const repeated = cells.some((cell) => cell.repeats.length > 1);
   const heads = [["strategy"], ["workers"], ["samples/s"], ...(repeated ? [["spread"]] : []), ["speed-up"], ["efficiency"], ["step, ms"], ["waited for exchange, ms"], ["worker sent a step"], ["train loss"], ["test accuracy"], ["replicas"]];
-  const sentence = `Every run of the comparison${repeated ? ", the median of its repeats" : ""}; the fastest with ${largest} worker${largest === 1 ? "" : "s"} is marked.`;
+  const sentence = `Every run of the comparison${repeated ? ", the median of its repeats" : ""}${best ? `; the fastest with ${largest} worker${largest === 1 ? "" : "s"} is marked` : ""}.`;
   return table(report.kind === "run" ? "The run in figures." : sentence, heads, cells.map((cell) => resultRow(cell, most, report.kind === "run" ? null : best, heads.length)));
 }
 
