@@ -352,5 +352,27 @@ TEST_F(RecipeTest, ModelThatLibtorchCannotComputeInBfloat16IsNamed) {
 }
 #endif
 
+// With statistics over all workers' samples, cutting a batch up changes nothing but roundings, of which fifty
+// layers make much.
+TEST_F(RecipeTest, SynchronisedBatchNormMakesTwoWorkersOneWithTheWholeBatch) {
+  const auto step = [&](const std::string& out, const std::string& strategy, int workers, bool synchronised) {
+    auto c = config(out, strategy, workers);
+    c.model = "resnet50-cifar";
+    c.image_size = 8;
+    c.optimizer = "sgd";
+    c.lr = 1;  // so that parameters tell the gradient
+    c.global_batch = 24;
+    c.steps = 1;
+    c.sync_batchnorm = synchronised;
+    run(c);
+  };
+  step("one", "local", 1, false);
+  step("apart", "allreduce", 2, false);
+  for (const char* strategy : {"allreduce", "ps-sync"}) {
+    step("together", strategy, 2, true);
+    EXPECT_LT(distance("one", "together"), 0.05 * distance("one", "apart")) << strategy;
+  }
+}
+
 }  // namespace
 }  // namespace tutti::train

@@ -304,31 +304,6 @@ TEST_F(TrainerTest, TableThatTurnsDenseIsReroutedAtTheEndOfTheEpoch) {
   EXPECT_NEAR(rerouted["test_loss"].get<double>(), dense["test_loss"].get<double>(), 1e-5);
 }
 
-// With statistics over all workers' samples, cutting a batch up changes nothing.
-TEST_F(TrainerTest, SynchronisedBatchNormMakesTwoWorkersOneWithTheWholeBatch) {
-  auto c = config("one");
-  c.model = "resnet50-cifar";
-  c.image_size = 8;
-  c.optimizer = "sgd";
-  c.lr = 0.001;  // fifty layers make much of a rounding
-  c.steps = 3;
-  c.batch = 24;
-  const auto one = train_here(c);
-  const auto distance_of = [&](const std::string& out, const std::string& strategy, bool synchronised) {
-    auto two = c;
-    two.out = (folder_.path() / out).string();
-    two.strategy = strategy;
-    two.workers = 2;
-    two.batch = 12;
-    two.sync_batchnorm = synchronised;
-    return std::abs(train_here(two)["train_loss"].get<double>() - one["train_loss"].get<double>());
-  };
-  const double apart = distance_of("apart", "allreduce", false);
-  for (const char* strategy : {"allreduce", "ps-sync"}) {
-    EXPECT_LT(distance_of(strategy, strategy, true), 0.02 * apart) << strategy;
-  }
-}
-
 TEST_F(TrainerTest, SynchronisedBatchNormNeedsWorkersThatKeepStep) {
   auto c = config("run", 2);
   c.model = "resnet50-cifar";
