@@ -70,11 +70,8 @@ void add_recipe_flags(CLI::App& app, TrainConfig& c) {
       "how long the gradient of all parameters together may be; 0: as long as it is");
 }
 
-}  // namespace
-
-void add_train_flags(CLI::App& command, TrainConfig& config) {
-  CLI::App& app = command;
-  TrainConfig& c = config;
+// What learns, and from what.
+void add_network_flags(CLI::App& app, TrainConfig& c) {
   add(app, "model", c.model, "network to train; `tutti models` lists them");
   // $TUTTI_DATA is where data lies, not which.
   add(app, "data", c.data, "data set; `tutti data list` lists them")->envname("TUTTI_DATASET");
@@ -83,12 +80,6 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add_switch(app, "flip", c.flip, "mirror every second training image");
   add(app, "cutout", c.cutout, "side of a square to blank in each training image; 0: none")
       ->check(not_negative, "");
-  add(app, "strategy", c.strategy,
-      "local | ring | allreduce | reduce-broadcast | ps-sync | ps-async | ps-ssp | hybrid | hogwild | "
-      "easgd | local-sgd");
-  add(app, "workers", c.workers, "processes that compute gradients");
-  add(app, "steps", c.steps, "optimizer steps to train (instead of --epochs)")->check(at_least_one, "");
-  add(app, "epochs", c.epochs, "passes over the data; default 1")->check(at_least_one, "");
   add(app, "classes", c.classes, "that the network tells apart; default: as many as the data has")
       ->check(not_negative, "");
   add(app, "image-size", c.image_size, "that images are brought to; default: the network's own")
@@ -100,13 +91,10 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   add(app, "unroll", c.unroll, "words that a language model's sample predicts")->check(not_negative, "");
   add(app, "sampled", c.sampled, "words that stand for all others in a language model's training step")
       ->check(not_negative, "");
-  auto* batch = add(app, "batch", c.batch, "samples that a worker computes at a time");
-  add(app, "accumulate", c.accumulate, "batches whose gradients make one step");
-  add(app, "global-batch", c.global_batch, "samples a step of all workers together (instead of --batch)")
-      ->check(at_least_one, "")
-      ->excludes(batch);
-  add_recipe_flags(app, c);
-  add(app, "seed", c.seed, "of initial weights, shuffling and dropout")->check(not_negative, "");
+}
+
+// Of single strategies.
+void add_strategy_flags(CLI::App& app, TrainConfig& c) {
   add(app, "servers", c.servers, "processes that hold parameters, for ps-* and hybrid; default 1")
       ->check(at_least_one, "");
   add_switch(app, "colocate", c.colocate,
@@ -125,6 +113,10 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
       "server");
   add(app, "sync-every", c.sync_every, "steps between meetings of easgd and local-sgd");
   add(app, "moving-rate", c.moving_rate, "of easgd, towards the centre and back; 0: 0.9 / workers");
+}
+
+// How it is computed and sent, here.
+void add_machine_flags(CLI::App& app, TrainConfig& c) {
   add(app, "pace", c.pace_ms, "milliseconds to wait instead of computing, to measure exchanges alone");
   add(app, "slow", c.slow, "RANK:FACTOR makes one worker so many times slower");
   add(app, "emulate", c.emulate, kEmulateHelp);
@@ -145,6 +137,10 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
       ->envname("TUTTI_BUCKET_BYTES");
   add(app, "threads", c.threads, "threads a worker computes with; 0: its share of the cores");
   add(app, "timeout", c.timeout_s, "seconds until a peer that does not answer ends the run");
+}
+
+// What is measured and kept.
+void add_outcome_flags(CLI::App& app, TrainConfig& c) {
   add_switch(app, "no-evaluate", c.no_evaluate, "do not evaluate on the test part");
   add(app, "evaluate-every", c.evaluate_every,
       "steps between evaluations; 0: after each epoch and at the end")
@@ -158,6 +154,30 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
       "steps between checkpoints; 0: after each epoch and at the end");
   add(app, "out", c.out, "run folder; default runs/<model>-<strategy>-<time>");
   add(app, "resume", c.resume, "run folder whose last checkpoint to go on from");
+}
+
+}  // namespace
+
+void add_train_flags(CLI::App& command, TrainConfig& config) {
+  CLI::App& app = command;
+  TrainConfig& c = config;
+  add_network_flags(app, c);
+  add(app, "strategy", c.strategy,
+      "local | ring | allreduce | reduce-broadcast | ps-sync | ps-async | ps-ssp | hybrid | hogwild | "
+      "easgd | local-sgd");
+  add(app, "workers", c.workers, "processes that compute gradients");
+  add(app, "steps", c.steps, "optimizer steps to train (instead of --epochs)")->check(at_least_one, "");
+  add(app, "epochs", c.epochs, "passes over the data; default 1")->check(at_least_one, "");
+  auto* batch = add(app, "batch", c.batch, "samples that a worker computes at a time");
+  add(app, "accumulate", c.accumulate, "batches whose gradients make one step");
+  add(app, "global-batch", c.global_batch, "samples a step of all workers together (instead of --batch)")
+      ->check(at_least_one, "")
+      ->excludes(batch);
+  add_recipe_flags(app, c);
+  add(app, "seed", c.seed, "of initial weights, shuffling and dropout")->check(not_negative, "");
+  add_strategy_flags(app, c);
+  add_machine_flags(app, c);
+  add_outcome_flags(app, c);
 }
 
 void apply_config_file(CLI::App& command, const std::string& path) {
