@@ -1,10 +1,14 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "cli/command.h"
 #include "cli/live_table.h"
 #include "cli/train_command.h"
+#include "config/environment.h"
 #include "config/flags.h"
 #include "lab/compare.h"
 #include "report/page.h"
@@ -111,6 +115,11 @@ int compare(const Flags& flags) {
     throw ConfigError(fmt::format("--repeats must be at least 1, not {}", flags.repeats));
   lab::CompareSpec spec{flags.config, flags.strategies, flags.workers, flags.models, flags.repeats};
   if (spec.base.out.empty()) spec.base.out = "runs/compare";
+  // The same for all: one worker alone shall not have the cores of those that it is held against.
+  if (spec.base.threads == 0 && !config::omp_threads() && !spec.workers.empty()) {
+    const int most = std::max(1, std::ranges::max(spec.workers));
+    spec.base.threads = std::max(1, static_cast<int>(allowed_cores().size()) / most);
+  }
   return Comparison(std::move(spec), flags.again).run();
 }
 

@@ -355,6 +355,7 @@ TEST_F(Program, CompareEndsWithATableOfAllCells) {
   const auto cells = nlohmann::json::parse(read_file(out() / "compare.json"));
   ASSERT_EQ(cells.size(), 2U);
   EXPECT_EQ(cells[1]["summary"]["workers"], 2);
+  EXPECT_EQ(cells[0]["summary"]["config"]["threads"], cells[1]["summary"]["config"]["threads"]);
   EXPECT_NE(e.out.find("samples/s"), std::string::npos);
   EXPECT_EQ(e.out.find("DIFFER"), std::string::npos);
 }
