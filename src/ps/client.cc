@@ -1,10 +1,10 @@
 #include "ps/client.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "base/error.h"
+#include "base/past_cache.h"
 #include "base/process.h"
 #include "ps/gate.h"
 
@@ -19,6 +19,15 @@ constexpr auto kGlance = std::chrono::milliseconds(200);
 // A server that is held up by another worker says so first, and names it.
 constexpr auto kCourtesy = std::chrono::seconds(2);
 
+// What is larger leaves a cache before it is used again.
+constexpr std::size_t kStaysCached = 8 << 20;
+
+bool outgrows_cache(const std::vector<ClientBucket>& buckets) {
+  std::size_t bytes = 0;
+  for (const ClientBucket& b : buckets) bytes += b.parameters.size_bytes();
+  return bytes > kStaysCached;
+}
+
 std::span<float> part(std::span<float> bucket, const Piece& piece) {
   return bucket.subspan(piece.first, piece.count);
 }
@@ -32,6 +41,7 @@ Client::Client(net::Transport& transport, const ServerOptions& options, const Co
       buckets_(std::move(buckets)),
       tables_(std::move(tables)),
       shapes_(contents.tables),
+      past_cache_(outgrows_cache(buckets_)),
       lacking_(buckets_.size()) {
   TUTTI_CHECK(buckets_.size() == contents.buckets.size() && tables_.size() == shapes_.size());
   for (const Piece& p : cut_into_pieces(contents.buckets, options.servers, contents.piece_bytes)) {
@@ -322,7 +332,8 @@ void Client::land(const Header& header, Rank from, const Activity& doing) {
   if (net::PeerMemory* memory = transport_.peer_memory()) {
     auto* at = memory->arena(from).data() + piece.memory_at;
     const ReadLock lock(*reinterpret_cast<Gate*>(at), Deadline::in(options_.timeout));
-    std::memcpy(into.data(), at + sizeof(Gate), into.size_bytes());
+    const std::span values(reinterpret_cast<const float*>(at + sizeof(Gate)), into.size());
+    past_cache_ ? copy_past_cache(into, values) : (void)std::ranges::copy(values, into.begin());
   } else {
     receive_payload(transport_, from, header, std::as_writable_bytes(into), doing);
   }
@@ -333,7 +344,7 @@ void Client::clear_gradients(const Piece& piece) const {
   const ClientBucket& bucket = buckets_[piece.bucket];
   if (bucket.landing.data() == bucket.gradients.data()) return;
   const auto gradients = part(bucket.gradients, piece);
-  std::memset(gradients.data(), 0, gradients.size_bytes());
+  past_cache_ ? clear_past_cache(gradients) : (void)std::ranges::fill(gradients, 0.0F);
 }
 
 void Client::fail(std::exception_ptr failure) {

@@ -133,6 +133,7 @@ class Client {
   const std::vector<ClientBucket> buckets_;
   const std::vector<ClientTable> tables_;
   const std::vector<TableShape> shapes_;  // of the tables
+  const bool past_cache_;                 // how large buckets are written
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

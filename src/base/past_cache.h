@@ -1,0 +1,16 @@
+// Writing to memory what nobody reads soon.
+//
+// A plain store first loads the line that it overwrites, and then keeps it in the cache at the cost of
+// others. These do neither: for buffers that are larger than a cache they move two thirds of the bytes.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace tutti {
+
+// `to` and `from` have the same size and do not overlap. Visible to other threads as plain stores are.
+void copy_past_cache(std::span<float> to, std::span<const float> from);
+void clear_past_cache(std::span<float> to);
+
+}  // namespace tutti

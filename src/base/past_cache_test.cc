@@ -1,0 +1,31 @@
+#include "base/past_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+// At every offset from a line and of every length around some lines: all of it, and nothing beside it.
+TEST(PastCache, WritesExactlyWhatItIsGiven) {
+  constexpr std::size_t kRoom = 128;
+  std::vector<float> from(kRoom);
+  std::iota(from.begin(), from.end(), 1.0F);
+  for (std::size_t first = 0; first < 17; ++first) {
+    for (std::size_t count = 0; count <= 70; ++count) {
+      const auto inside = [&](std::size_t i) { return i >= first && i < first + count; };
+      std::vector<float> to(kRoom, -1);
+      copy_past_cache(std::span(to).subspan(first, count), std::span(from).subspan(first, count));
+      for (std::size_t i = 0; i < kRoom; ++i)
+        ASSERT_EQ(to[i], inside(i) ? from[i] : -1) << first << " " << count;
+      clear_past_cache(std::span(to).subspan(first, count));
+      for (std::size_t i = 0; i < kRoom; ++i) ASSERT_EQ(to[i], inside(i) ? 0 : -1) << first << " " << count;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti
