@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Gloo's all-reduce (torch.distributed), timed the way `tutti bench allreduce` times ours.
 
-Starts its own ranks on this host. Every iteration refills the buffer with small integers that depend on rank,
+Starts its own ranks on this host, or is one of them where RANK and WORLD_SIZE say so (`tutti emulate`). Every iteration refills the buffer with small integers that depend on rank,
 iteration and position, so that the sum is exact and a stale result cannot pass; then barrier, clock, all-reduce in
 place, clock, and a check of every element. The time of an iteration is that of its slowest rank. Prints the same rows
 as `tutti bench allreduce --json`. docs/benchmarks.md defines the metrics.
@@ -77,12 +77,12 @@ def measure(rank, world, size, iterations):
             "algorithm": "default", "iterations": iterations, "verified": good.item() == 1}
 
 
-def run_rank(rank, options, store):
+def run_rank(rank, options, meeting):
     torch.set_num_threads(1)
     cores = sorted(os.sched_getaffinity(0))
     if options.pin and options.ranks <= len(cores):
         os.sched_setaffinity(0, {cores[rank]})
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=options.ranks)
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=options.ranks)
     rows = [measure(rank, options.ranks, size, options.iterations) for size in options.sizes]
     if rank == 0:
         print(json.dumps(rows, indent=1))
@@ -101,8 +101,12 @@ def main():
     parser.add_argument("--pin", action="store_true",
                         help="one core a rank; off by default, because Gloo's own thread then shares it")
     options = parser.parse_args()
+    if "RANK" in os.environ:
+        options.ranks = int(os.environ["WORLD_SIZE"])
+        run_rank(int(os.environ["RANK"]), options, "env://")
+        return
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(run_rank, args=(options, os.path.join(folder, "store")), nprocs=options.ranks)
+        mp.spawn(run_rank, args=(options, "file://" + os.path.join(folder, "store")), nprocs=options.ranks)
 
 
 if __name__ == "__main__":

@@ -237,8 +237,8 @@ void add_bench(CLI::App& app, Action& action) {
   ps->add_option("--workers", common->workers,
                  "processes that push and pull; default 1, or the hosts of --emulate that are no servers");
   ps->add_option("--servers", spec->servers, "processes that hold the parameters")->capture_default_str();
-  ps->add_option("--piece-bytes", spec->piece_bytes, "a model is cut into pieces of this size")
-      ->check(CLI::PositiveNumber)
+  ps->add_option("--piece-bytes", spec->piece_bytes,
+                 "a model is cut into pieces of this size; 0: what suits the transport")
       ->capture_default_str();
   ps->add_option("--table-rows", spec->table_rows, "also an embedding table of so many rows")
       ->capture_default_str();

@@ -123,6 +123,19 @@ TEST_F(Emulated, BenchmarksSayWhatTheLinkCarries) {
   for (const auto& row : ps_rows) EXPECT_EQ(row["emulated"]["hosts"], 3);
 }
 
+TEST_F(Emulated, AnyProgramRunsOnEveryHostAndKnowsItsRank) {
+  const Ended e =
+      run({"emulate", "hosts=3,link=1gbit", "--", "sh", "-c", "echo $RANK of $WORLD_SIZE, $MASTER_ADDR"});
+  ASSERT_EQ(e.code, 0) << e.error;
+  for (const char* rank : {"0", "1", "2"})
+    EXPECT_NE(e.out.find(std::string(rank) + " of 3, 10.77.1.0"), std::string::npos) << e.out;
+  EXPECT_NE(e.error.find("host 2: sent"), std::string::npos) << e.error;
+  EXPECT_EQ(run({"emulate", "hosts=2,link=1gbit", "--", "sh", "-c", "exit 3"}).code, 3);
+  expect_refused({"emulate", "hosts=2,link=1gbit", "--", "no-such-program"}, "no-such-program");
+  expect_refused({"emulate", "hosts=2,link=1gbit"}, "command");
+  expect_refused({"emulate", "link=1gbit", "--", "true"}, "hosts=N");
+}
+
 TEST_F(Emulated, KilledLauncherLeavesNoProcessNoNamespaceAndNoDevice) {
   const auto devices = devices_of_this_machine();
   const auto names = named_networks();

@@ -33,6 +33,7 @@ int run(int argc, char** argv) {
   add_compare(app, action);
   add_report(app, action);
   add_bench(app, action);
+  add_emulate(app, action);
   add_ckpt(app, action);
   add_data(app, action);
   add_models(app, action);

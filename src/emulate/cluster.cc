@@ -17,10 +17,6 @@ namespace {
 
 constexpr const char* kSwitchAddress = "10.77.0.1";
 
-std::string address_of(std::size_t host) {
-  return fmt::format("10.77.1.{}", host);
-}
-
 std::string port_of(std::size_t host) {
   return fmt::format("port{}", host);
 }
@@ -67,6 +63,10 @@ nlohmann::json read_shapers(int network, const std::string& device) {
 }
 
 }  // namespace
+
+std::string address_of(std::size_t host) {
+  return fmt::format("10.77.1.{}", host);
+}
 
 void require_means() {
   if (::geteuid() != 0)

@@ -34,6 +34,10 @@ struct Traffic {
   std::uint64_t packets_dropped = 0;  // either way: a queue was full
 };
 
+// What a host calls its link, and where it is found.
+inline constexpr const char* kInterface = "eth0";
+std::string address_of(std::size_t host);
+
 // Lives on one thread.
 class Cluster {
  public:

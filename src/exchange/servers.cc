@@ -20,7 +20,9 @@ std::vector<ps::ClientBucket> client_buckets(grad::Buckets& buckets, bool into_g
 
 ps::Contents contents_of(const Parts& parts, const Tuning& tuning) {
   ps::Contents c{
-      .piece_bytes = tuning.piece_bytes, .tables = shapes_of(parts.tables), .partitions = tuning.partitions};
+      .piece_bytes = tuning.piece_bytes > 0 ? tuning.piece_bytes : ps::usual_piece_bytes(parts.everyone),
+      .tables = shapes_of(parts.tables),
+      .partitions = tuning.partitions};
   const auto flat = parts.buckets.all_parameters();
   for (const auto& bucket : flat) c.buckets.push_back(bucket.size());
   for (const auto& [name, tensor] : parts.buckets.named_views(flat)) {
@@ -36,7 +38,6 @@ Servers::Servers(const Parts& parts, const Tuning& tuning)
       options_(tuning.servers),
       countdown_(parts.buckets),
       walk_(parts.buckets),
-      pushed_(parts.buckets.size()),
       client_(parts.everyone, tuning.servers, contents_of(parts, tuning),
               client_buckets(parts.buckets, !servers_update()), client_tables(parts.tables)),
       rows_(parts.tables, parts.updater, client_) {}
@@ -65,20 +66,14 @@ void Servers::pull_all() {
   rows_.fetch_all();
 }
 
-void Servers::push(std::size_t bucket) {
-  pushed_[bucket] = true;
-  client_.push(bucket, parts_.updater.lr());
-}
-
 void Servers::on_gradient(grad::ParamId id) {
-  if (countdown_.arrived(id) && !clips_before_push()) push(parts_.buckets.bucket_of(id));
+  if (countdown_.arrived(id) && !clips_before_push()) push_buckets(0);
 }
 
-// Up to this bucket, those that backward has not filled.
-void Servers::push_rest(std::size_t end) {
-  for (std::size_t b = 0; b < end; ++b) {
-    if (!pushed_[b]) push(b);
-  }
+// The first few, full or not, and those behind them that are full, in order.
+void Servers::push_buckets(std::size_t at_least) {
+  for (; pushed_ < parts_.buckets.size() && (pushed_ < at_least || countdown_.full(pushed_)); ++pushed_)
+    client_.push(pushed_, parts_.updater.lr());
 }
 
 void Servers::take_in(std::size_t bucket) {
@@ -87,7 +82,7 @@ void Servers::take_in(std::size_t bucket) {
 }
 
 void Servers::finish_phase(std::size_t phase) {
-  push_rest(walk_.end_of(phase));
+  push_buckets(walk_.end_of(phase));
   const auto begin = Clock::now();
   walk_.finish_phase(phase, [this](std::size_t bucket) { take_in(bucket); });
   const auto end = Clock::now();
@@ -97,7 +92,7 @@ void Servers::finish_phase(std::size_t phase) {
 
 void Servers::finish_step() {
   if (clips_before_push()) parts_.updater.clip();
-  push_rest(parts_.buckets.size());
+  push_buckets(parts_.buckets.size());
   const auto begin = Clock::now();
   if (parts_.tables.size() > 0) rows_.finish_step();
   walk_.finish_step([this](std::size_t bucket) { take_in(bucket); });
@@ -105,7 +100,7 @@ void Servers::finish_step() {
   parts_.trace.add(observe::Lane::waiting, "servers", begin, end);
   times_ = {.busy = client_.take_busy_time(), .exposed = std::exchange(exposed_, {}) + (end - begin)};
   countdown_.reset();
-  pushed_.assign(pushed_.size(), false);
+  pushed_ = 0;
 }
 
 std::int64_t Servers::steps_done() const {

@@ -42,8 +42,7 @@ class Servers final : public Exchange {
   TableRows* rows() override { return parts_.tables.size() > 0 ? &rows_ : nullptr; }
 
  private:
-  void push(std::size_t bucket);
-  void push_rest(std::size_t end);
+  void push_buckets(std::size_t at_least);
   void take_in(std::size_t bucket);
   bool servers_update() const { return options_.role == ps::Role::update; }
   bool clips_before_push() const { return parts_.updater.clips() && servers_update(); }
@@ -56,7 +55,7 @@ class Servers final : public Exchange {
   const ps::ServerOptions& options_;
   grad::Countdown countdown_;
   grad::BucketWalk walk_;
-  std::vector<bool> pushed_;
+  std::size_t pushed_ = 0;         // buckets of this step
   std::int64_t steps_before_ = 0;  // servers that only average count from the start of this run
   Clock::duration exposed_{};      // of the step in progress
   ExchangeTimes times_;

@@ -46,13 +46,13 @@ struct Parts {
 
 // Numbers of single strategies. Outlives the exchange.
 struct Tuning {
-  ps::ServerOptions servers = {};     // ps-*
-  std::size_t piece_bytes = 1 << 20;  // ps-*
-  int partitions = 1;                 // ps-*, hybrid: of each embedding table
-  bool local_aggregation = false;     // ps-sync
-  std::int64_t sync_every = 8;        // local-sgd, easgd: steps between meetings
-  double moving_rate = 0.1;           // easgd
-  double clip_norm = 0;               // 0: gradients stay as long as they are
+  ps::ServerOptions servers = {};  // ps-*
+  std::size_t piece_bytes = 0;     // ps-*; 0: what suits the transport
+  int partitions = 1;              // ps-*, hybrid: of each embedding table
+  bool local_aggregation = false;  // ps-sync
+  std::int64_t sync_every = 8;     // local-sgd, easgd: steps between meetings
+  double moving_rate = 0.1;        // easgd
+  double clip_norm = 0;            // 0: gradients stay as long as they are
 };
 
 // Why embedding tables travel whole with these numbers; empty: they may go by rows.

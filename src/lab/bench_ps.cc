@@ -55,7 +55,7 @@ class Worker {
         client_(everyone, options,
                 {.model = {{"benchmark", {parameters_.size()}, "float32"}},
                  .buckets = {parameters_.size()},
-                 .piece_bytes = piece_bytes},
+                 .piece_bytes = piece_bytes > 0 ? piece_bytes : ps::usual_piece_bytes(everyone)},
                 {{parameters_, gradients_, parameters_}}) {
     if (workers_.rank() == Rank{0}) client_.start(0, {});
     workers_.barrier("benchmark");

@@ -23,8 +23,8 @@ struct BenchPsSpec {
   int workers = 1;
   int servers = 1;
   std::string transport = "shm";  // for the rows
-  std::uint64_t piece_bytes = 1 << 20;
-  int iterations = 0;  // 0: as many as fit half a second, between 10 and 2000
+  std::uint64_t piece_bytes = 0;  // 0: what suits the transport
+  int iterations = 0;             // 0: as many as fit half a second, between 10 and 2000
   std::int64_t timeout_ms = 30'000;
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BenchPsSpec, sizes, table_rows, table_width, touch, partitions, workers,

@@ -21,12 +21,10 @@ std::string folder_of(const CompareSpec& spec, const std::string& model, const s
 }
 
 void plan_model(const CompareSpec& spec, const std::string& model, std::vector<Cell>& cells) {
-  const bool has_local = std::ranges::find(spec.strategies, "local") != spec.strategies.end();
   for (const std::string& name : spec.strategies) {
     const auto& strategy = exchange::find_strategy(name);
     for (const int workers : spec.workers) {
-      // Alone, every strategy is the local one; where that is asked for it is measured once.
-      if (strategy.one_worker_only ? workers != 1 : workers == 1 && has_local) continue;
+      if (strategy.one_worker_only && workers != 1) continue;
       Cell cell{name, workers, folder_of(spec, model, name, workers, 1), nullptr, "", model};
       for (int r = 1; r <= spec.repeats; ++r)
         cell.repeats.push_back({folder_of(spec, model, name, workers, r), nullptr});

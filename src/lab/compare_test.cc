@@ -13,15 +13,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(Compare, LocalHasOneWorkerAndOthersAreMeasuredFromTwo) {
+TEST(Compare, LocalHasOneWorkerAndOthersAllOfThem) {
   CompareSpec spec;
   spec.base.out = "o";
   spec.strategies = {"local", "ring"};
   spec.workers = {1, 2, 3};
   const auto cells = plan_cells(spec);
-  ASSERT_EQ(cells.size(), 3U);
+  ASSERT_EQ(cells.size(), 4U);
   EXPECT_EQ(cells[0].folder, "o/local-1");
-  EXPECT_EQ(cells[2].folder, "o/ring-3");
+  EXPECT_EQ(cells[1].folder, "o/ring-1");
+  EXPECT_EQ(cells[3].folder, "o/ring-3");
   spec.strategies = {"nonsense"};
   EXPECT_THROW(plan_cells(spec), ConfigError);
 }

@@ -19,6 +19,10 @@ constexpr auto kGlance = std::chrono::milliseconds(200);
 // A server that is held up by another worker says so first, and names it.
 constexpr auto kCourtesy = std::chrono::seconds(2);
 
+// Pieces without an answer that a worker may have under way to each server. More would only take the place of
+// a slower worker's on the server's link, and nothing is answered before that one's have come.
+constexpr std::size_t kUnderWay = 4;
+
 // What is larger leaves a cache before it is used again.
 constexpr std::size_t kStaysCached = 8 << 20;
 
@@ -42,11 +46,16 @@ Client::Client(net::Transport& transport, const ServerOptions& options, const Co
       tables_(std::move(tables)),
       shapes_(contents.tables),
       past_cache_(outgrows_cache(buckets_)),
+      most_under_way_(transport.peer_memory() != nullptr
+                          ? std::numeric_limits<std::size_t>::max()
+                          : kUnderWay * static_cast<std::size_t>(options.servers)),
       lacking_(buckets_.size()) {
   TUTTI_CHECK(buckets_.size() == contents.buckets.size() && tables_.size() == shapes_.size());
-  for (const Piece& p : cut_into_pieces(contents.buckets, options.servers, contents.piece_bytes)) {
+  const auto all = cut_into_pieces(contents.buckets, options.servers, contents.piece_bytes);
+  for (const Piece& p : all) {
     pieces_.push_back({p});
   }
+  order_ = sending_order(all, buckets_.size(), options.servers, to_int(transport.rank()));
   for (const TablePart& p : cut_tables(shapes_, contents.partitions, options.servers)) {
     parts_.push_back({p, 0, {}});
   }
@@ -157,8 +166,7 @@ void Client::push(std::size_t bucket, double lr, Answering answering) {
   {
     const std::scoped_lock lock(mutex_);
     if (failure_) return;  // wait() will say it
-    for (std::size_t id = 0; id < pieces_.size(); ++id) {
-      if (pieces_[id].where.bucket != bucket) continue;
+    for (const std::size_t id : order_[bucket]) {
       TUTTI_CHECK(!pieces_[id].away, "bucket {} is pushed twice", bucket);
       if (away_++ + rows_away_ == 0) busy_since_ = Clock::now();
       pieces_[id].away = true;
@@ -198,7 +206,7 @@ void Client::send_gradients() {
   name_thread("push");
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    changed_.wait(lock, [this] { return stop_ || (!queue_.empty() && under_way_ < most_under_way_); });
     if (stop_) return;
     const auto send_next = std::move(queue_.front());
     queue_.pop_front();
@@ -224,6 +232,7 @@ void Client::send_piece(std::size_t id, double lr, Answering answering) {
     p = track.where;
     header.version = track.version;
     header.sequence = ++sequence_;
+    ++under_way_;
     bytes_sent_ += p.count * sizeof(float);
   }
   const auto gradients = part(buckets_[p.bucket].gradients, p);
@@ -318,6 +327,7 @@ void Client::receive_one(Rank from, const Activity& doing) {
     track.version = header.version;
     if (!was_pushed) return;
     track.away = false;
+    --under_way_;
     --lacking_[track.where.bucket];
     if (--away_ + rows_away_ == 0) busy_ += Clock::now() - busy_since_;
   }

@@ -71,7 +71,7 @@ class Client {
   // next client.
   std::vector<ServerReport> say_goodbye(bool another_follows = false);
 
-  // The bucket's gradients may leave.
+  // The bucket's gradients may leave. All workers push buckets in the same order.
   void push(std::size_t bucket, double lr, Answering answering = Answering::whole);
   // Until all pieces of the bucket have come back. Throws what the threads met: PeerLost, Timeout,
   // ProtocolError.
@@ -134,6 +134,8 @@ class Client {
   const std::vector<ClientTable> tables_;
   const std::vector<TableShape> shapes_;  // of the tables
   const bool past_cache_;                 // how large buckets are written
+  const std::size_t most_under_way_;
+  std::vector<std::vector<std::size_t>> order_;  // of the pieces of each bucket; never changes
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -144,6 +146,7 @@ class Client {
   std::vector<PartTrack> parts_;
   std::size_t rows_away_ = 0;  // pushes and pulls of rows
   std::size_t away_ = 0;
+  std::size_t under_way_ = 0;  // pieces that have been sent and not been answered
   std::uint64_t sequence_ = 0;
   std::uint64_t bytes_sent_ = 0;
   Clock::time_point busy_since_;

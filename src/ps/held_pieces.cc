@@ -97,7 +97,9 @@ void HeldPieces::take_gradient(Rank from, const Header& header, Held& held, bool
 
 void HeldPieces::follow(Held& held, const Ruling& ruling) {
   if (!ruling.update_from.empty()) update(held, ruling.update_from);
-  for (const Answer& a : ruling.answers) {
+  // Each server begins with another worker: together they keep all workers' links busy.
+  for (std::size_t i = 0; i < ruling.answers.size(); ++i) {
+    const Answer& a = ruling.answers[(i + static_cast<std::size_t>(desk_.self)) % ruling.answers.size()];
     desk_.report.max_lead = std::max(desk_.report.max_lead, a.lead);
     reply(held, a.worker, held.answering[static_cast<std::size_t>(a.worker)]);
   }

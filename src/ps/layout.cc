@@ -46,4 +46,19 @@ std::vector<Piece> cut_into_pieces(std::span<const std::size_t> bucket_counts, i
   return pieces;
 }
 
+std::vector<std::vector<std::size_t>> sending_order(std::span<const Piece> pieces, std::size_t buckets,
+                                                    int servers, int worker) {
+  std::vector<std::vector<std::size_t>> order(buckets);
+  for (std::size_t id = 0; id < pieces.size(); ++id) order[pieces[id].bucket].push_back(id);
+  const auto s = static_cast<std::size_t>(servers);
+  for (auto& ids : order) {
+    for (std::size_t first = 0; first < ids.size(); first += s) {
+      const auto round = std::span(ids).subspan(first, std::min(s, ids.size() - first));
+      std::ranges::rotate(round, round.begin() + static_cast<std::ptrdiff_t>(
+                                                     static_cast<std::size_t>(worker) % round.size()));
+    }
+  }
+  return order;
+}
+
 }  // namespace tutti::ps

@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "net/transport.h"
+
 namespace tutti::ps {
 
 struct Piece {
@@ -19,9 +21,20 @@ struct Piece {
   std::size_t memory_at = 0;  // where the server keeps it in its shared memory, in bytes
 };
 
+// What a piece should be where nobody says. Where pieces travel, small ones: the answer to the first is on
+// its way while the rest still come. In shared memory each is two wake-ups.
+inline std::size_t usual_piece_bytes(net::Transport& transport) {
+  return transport.peer_memory() != nullptr ? 1 << 20 : 256 << 10;
+}
+
 // Pieces are of about `piece_bytes`, less than twice that. None for no floats. Throws ConfigError if there
 // are more servers than floats.
 std::vector<Piece> cut_into_pieces(std::span<const std::size_t> bucket_counts, int servers,
                                    std::size_t piece_bytes);
+
+// Each bucket's pieces, in the order in which a worker sends them: round by round over the servers, and in
+// every round each worker begins with another one, so that together they keep all servers' links busy.
+std::vector<std::vector<std::size_t>> sending_order(std::span<const Piece> pieces, std::size_t buckets,
+                                                    int servers, int worker);
 
 }  // namespace tutti::ps

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <barrier>
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <thread>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -135,6 +137,33 @@ Outcome train(net::Medium medium, const ServerOptions& o, int steps,
     outcome.replicas[static_cast<std::size_t>(rank)] = buckets.flat();
   });
   return outcome;
+}
+
+// What travels is not sent long before a slower worker's: nothing would come of it but a longer queue there.
+TEST(Sockets, AWorkerWaitsForSlowerOnesWithTheRestOfItsPieces) {
+  const ServerOptions o{.workers = 2, .first_server = 2, .servers = 1, .policy = {.workers = 2}};
+  std::barrier started(2);
+  std::atomic<bool> seen = false;
+  net::run_as_threads(net::Medium::sockets, 3, kPatience, [&](net::Transport& t) {
+    if (t.rank() == Rank{2}) return void(serve(t, o));
+    Buckets buckets(t);
+    Client client(t, o, kContents, buckets.views);
+    if (t.rank() == Rank{0}) client.start(0, {});
+    started.arrive_and_wait();
+    if (t.rank() == Rank{1}) seen.wait(false);
+    for (std::size_t b = 0; b < kBuckets.size(); ++b) client.push(b, 0.1);
+    if (t.rank() == Rank{0}) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      EXPECT_GT(client.bytes_sent(), 0U);
+      EXPECT_LT(client.bytes_sent(), kPieceBytes * 2 * 5);
+      seen = true;
+      seen.notify_all();
+    }
+    for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
+    EXPECT_EQ(client.bytes_sent(), 1446 * sizeof(float));
+    client.leave();
+    client.say_goodbye();
+  });
 }
 
 class Servers : public ::testing::TestWithParam<net::Medium> {};

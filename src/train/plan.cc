@@ -83,8 +83,7 @@ data::AugmentOptions augment_of(const config::TrainConfig& c) {
 exchange::Tuning tuning_of(const config::TrainConfig& c) {
   const auto& strategy = exchange::find_strategy(c.strategy);
   const int pushers = c.local_aggregation ? 1 : c.workers;
-  exchange::Tuning t{.piece_bytes = c.bucket_bytes,
-                     .partitions = config::parse_partitions(c),
+  exchange::Tuning t{.partitions = config::parse_partitions(c),
                      .local_aggregation = c.local_aggregation,
                      .sync_every = c.sync_every,
                      .moving_rate = c.moving_rate > 0 ? c.moving_rate : 0.9 / c.workers,
