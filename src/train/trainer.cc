@@ -12,6 +12,7 @@
 #include "exchange/router.h"
 #include "models/batch_norm.h"
 #include "net/group.h"
+#include "observe/sampler.h"
 #include "train/drawings.h"
 #include "train/open_data.h"
 #include "train/pace.h"
@@ -478,6 +479,7 @@ class Trainer {
     mine.bytes_sent = bytes_before_ + exchange().bytes_sent();
     mine.parameters_sha256 = digest_of_model();
     mine.samples_sha256 = to_hex(order_.digest());
+    mine.peak_memory_bytes = observe::peak_memory_bytes();
     const auto ranks = gather_reports(all_, mine);
     if (config_.trace) write_trace(all_, trace_, std::filesystem::path(config_.out) / "trace.json");
     if (!first()) return nullptr;
