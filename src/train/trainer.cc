@@ -231,7 +231,8 @@ class Trainer {
     exchange().finish(exchange::Afterwards::another_session);
     bytes_before_ += exchange().bytes_sent();
     std::optional<Snapshot> state;
-    if (first()) state = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater);
+    if (first())
+      state = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater, Hold::copies);
     make_replica(by_rows_);
     if (first()) restore_optimizer(*state, replica_->buckets, replica_->tables, replica_->updater);
     exchange().start(done, true);
@@ -462,16 +463,16 @@ class Trainer {
   }
 
   void save(std::int64_t done) {
-    const auto model = snapshot_model(replica_->buckets, replica_->tables, buffers_);
-    const auto optimizer = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater);
+    const auto model = snapshot_model(replica_->buckets, replica_->tables, buffers_, hold_);
+    const auto optimizer = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater, hold_);
     const auto path = checkpoint::save(config_.out, done, model.views(), optimizer.views(),
                                        {{"config", config_}, {"version", kVersion}, {"routes", routes_}});
     emit(observe::CheckpointSaved{done, path.string()});
   }
 
   std::string digest_of_model() {
-    return to_hex(
-        checkpoint::parameters_digest(snapshot_model(replica_->buckets, replica_->tables, buffers_).views()));
+    const auto model = snapshot_model(replica_->buckets, replica_->tables, buffers_, hold_);
+    return to_hex(checkpoint::parameters_digest(model.views()));
   }
 
   nlohmann::json summarise() {
@@ -520,6 +521,7 @@ class Trainer {
   const exchange::Strategy& strategy_;
   const bool apart_ = strategy_.apart || config_.backup_workers > 0;  // workers do not keep step
   const bool together_ = !apart_ && !strategy_.drifts;  // and all have the same parameters after each
+  const Hold hold_ = together_ ? Hold::originals : Hold::copies;  // others may write where workers are apart
   std::unique_ptr<data::Samples> training_;
   std::unique_ptr<data::Samples> test_;
   RunPlan plan_;
