@@ -18,6 +18,8 @@ import time
 
 KIB, MIB = 1 << 10, 1 << 20
 BATCH = 128
+WORKLOAD_BATCH = 32
+NETWORKS = ["rnn-mnist", "vgg16", "resnet50-cifar"]
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------
@@ -44,14 +46,17 @@ def read_allreduce(folder):
     return {key: statistics.median(values) for key, values in samples.items()}, unverified
 
 
+def median_step(run):
+    return run["step_ms"]["median"] if isinstance(run["step_ms"], dict) else run["step_ms"]
+
+
 def read_training(folder):
     """{(who, workers): {"step_ms", "samples_per_second", "exposed_ms"}}, samples/s from the median step for all."""
     samples = {}
     for path in sorted(glob.glob(os.path.join(folder, "round-*", "train-*.json"))):
         who, workers = re.fullmatch(r"train-(\w+)-(\d+)\.json", os.path.basename(path)).groups()
         run = read_json(path)
-        step = run["step_ms"]["median"] if isinstance(run["step_ms"], dict) else run["step_ms"]
-        samples.setdefault((who, int(workers)), []).append((step, run.get("exposed_exchange_ms")))
+        samples.setdefault((who, int(workers)), []).append((median_step(run), run.get("exposed_exchange_ms")))
     cells = {}
     for (who, workers), runs in samples.items():
         step = statistics.median(run[0] for run in runs)
@@ -61,10 +66,28 @@ def read_training(folder):
     return cells
 
 
+def read_workloads(folder):
+    """{(network, who): {"step_ms", "samples_per_second", "memory"}}, and where the networks are not the same."""
+    samples, different = {}, []
+    for path in sorted(glob.glob(os.path.join(folder, "round-*", "workload-*.json"))):
+        network, who = re.fullmatch(r"workload-(.+)-(\w+)\.json", os.path.basename(path)).groups()
+        samples.setdefault((network, who), []).append(read_json(path))
+    cells = {}
+    for (network, who), runs in samples.items():
+        step = statistics.median(median_step(run) for run in runs)
+        cells[network, who] = {"step_ms": step, "samples_per_second": WORKLOAD_BATCH * 1000 / step,
+                               "memory": statistics.median(max(run["peak_memory_bytes"]) for run in runs)}
+    for network in {network for network, _ in samples}:
+        bytes_of = {run["parameter_bytes"] for who in ("tutti", "torch") for run in samples.get((network, who), [])}
+        if len(bytes_of) > 1:
+            different.append(f"{network}: parameters of {sorted(bytes_of)} bytes")
+    return cells, different
+
+
 # ---- targets -------------------------------------------------------------------------------------------------------
 
 def allreduce_target(text, ours, theirs, ranks, wanted, sizes):
-    def measure(cells, _):
+    def measure(cells, *_):
         ratios = {size: cells[theirs, ranks, size] / seconds for (who, n, size), seconds in cells.items()
                   if (who, n) == (ours, ranks) and sizes(size) and (theirs, ranks, size) in cells}
         return min(ratios.items(), key=lambda item: item[1]) if ratios else None
@@ -76,12 +99,34 @@ def allreduce_target(text, ours, theirs, ranks, wanted, sizes):
 
 
 def training_target(text, ours, theirs, wanted):
-    def measure(_, cells):
+    def measure(_, cells, __):
         if ours not in cells or theirs not in cells:
             return None
         return cells[ours]["samples_per_second"] / cells[theirs]["samples_per_second"]
 
     return {"text": text, "wanted": wanted, "measure": measure, "value": lambda found: found, "say": "{:.2f}".format}
+
+
+def workload_target(text, ratio):
+    """The worst of the networks."""
+    def measure(*parts):
+        cells = parts[2]
+        ratios = {network: ratio(cells[network, "tutti"], cells[network, "torch"]) for network in NETWORKS
+                  if (network, "tutti") in cells and (network, "torch") in cells}
+        return min(ratios.items(), key=lambda item: item[1]) if ratios else None
+
+    def say(found):
+        return f"{found[1]:.2f} (worst, `{found[0]}`)"
+
+    return {"text": text, "wanted": 1.0, "measure": measure, "value": lambda found: found[1], "say": say}
+
+
+def speed_ratio(ours, theirs):
+    return ours["samples_per_second"] / theirs["samples_per_second"]
+
+
+def memory_ratio(ours, theirs):
+    return theirs["memory"] / ours["memory"]
 
 
 def from_512k_to_32m(size):
@@ -103,13 +148,15 @@ TARGETS = [
     training_target("training, `allreduce`, 2 workers: PyTorch DDP with Gloo's samples/s", ("tutti", 2), ("torch", 2),
                     1.6),
     training_target("training, `allreduce`, 2 workers: our own samples/s with 1", ("tutti", 2), ("tutti", 1), 1.85),
+    workload_target("larger networks, 1 process: PyTorch eager's samples/s", speed_ratio),
+    workload_target("larger networks, 1 process: PyTorch eager's peak memory, over ours", memory_ratio),
 ]
 
 
-def judge(allreduce, training):
+def judge(*measured):
     rows = []
     for target in TARGETS:
-        found = target["measure"](allreduce, training)
+        found = target["measure"](*measured)
         if found is None:
             rows.append([target["text"], f"{target['wanted']:.2f}", "-", "not measured"])
         else:
@@ -168,6 +215,19 @@ def training_table(cells):
     return table(["who", "step, ms", "samples/s", "exposed exchange, ms"], rows)
 
 
+def workload_table(cells):
+    rows = []
+    for network in NETWORKS:
+        pair = cells.get((network, "tutti")), cells.get((network, "torch"))
+        if None in pair:
+            continue
+        rows.append([f"`{network}`", *(f"{cell['step_ms']:.1f}" for cell in pair),
+                     *(f"{cell['samples_per_second']:.1f}" for cell in pair), f"{speed_ratio(*pair):.2f}",
+                     *(f"{cell['memory'] / MIB:.0f}" for cell in pair), f"{memory_ratio(*pair):.2f}"])
+    return table(["network", "tutti, ms", "eager, ms", "tutti, samples/s", "eager, samples/s", "ratio",
+                  "tutti, peak MB", "eager, peak MB", "ratio"], rows)
+
+
 def machine():
     name = "unknown processor"
     with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -181,7 +241,8 @@ def machine():
 def compose(folder, quick):
     allreduce, unverified = read_allreduce(folder)
     training = read_training(folder)
-    if not allreduce and not training:
+    workloads, different = read_workloads(folder)
+    if not allreduce and not training and not workloads:
         sys.exit(f"combine: no rounds in {folder}")
     rounds = len(glob.glob(os.path.join(folder, "round-*")))
     parts = [f"Measured {time.strftime('%Y-%m-%d')}: {machine()}; medians over {rounds} "
@@ -191,11 +252,17 @@ def compose(folder, quick):
                   allreduce_table(allreduce, ranks)]
     if training:
         parts += ["Training, `mnist-cnn`, batch 128 a process, one thread a process, Adam", training_table(training)]
-    targets = table(["tutti, as a multiple of", "at least", "measured", "verdict"], judge(allreduce, training))
+    if workloads:
+        parts += [f"Larger networks, 32x32 or 28x28, batch {WORKLOAD_BATCH}, 1 process, one thread, SGD with momentum: "
+                  "tutti `local` beside PyTorch eager", workload_table(workloads)]
+    targets = table(["tutti, as a multiple of", "at least", "measured", "verdict"],
+                    judge(allreduce, training, workloads))
     parts += ["Targets", targets]
     if unverified:
         parts.append("NOT VERIFIED: " + "; ".join(unverified))
-    return "\n\n".join(parts), parts[0] + "\n\n" + targets, unverified
+    if different:
+        parts.append("NOT THE SAME NETWORK: " + "; ".join(different))
+    return "\n\n".join(parts), parts[0] + "\n\n" + targets, unverified + different
 
 
 def write_block(path, text):
@@ -216,12 +283,12 @@ def main():
     parser.add_argument("--quick", action="store_true", help="say in the text that this was a quick run")
     parser.add_argument("--write", nargs=2, metavar=("FULL", "SHORT"), help="pages to rewrite between their markers")
     options = parser.parse_args()
-    full, short, unverified = compose(options.folder, options.quick)
+    full, short, doubts = compose(options.folder, options.quick)
     print(full)
     if options.write:
         write_block(options.write[0], full)
         write_block(options.write[1], short)
-    sys.exit(1 if unverified else 0)
+    sys.exit(1 if doubts else 0)
 
 
 if __name__ == "__main__":

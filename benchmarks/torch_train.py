@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""A training step of the mnist-cnn network in PyTorch, as a PyTorch user writes it.
+"""A training step in PyTorch, as a PyTorch user writes it.
 
 `eager` is one process; `ddp` is DistributedDataParallel over Gloo with --workers processes, one core each. Input is
-random, 28x28, and already in memory, so that only the step is timed. Prints one JSON object. docs/benchmarks.md
-defines the metrics.
+random and already in memory, so that only the step is timed. Prints one JSON object. docs/benchmarks.md defines the
+metrics.
 """
 import argparse
 import json
 import os
+import resource
 import statistics
 import tempfile
 import time
@@ -20,30 +21,19 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-PARAMETERS = 690_590
+from networks import NETWORKS
+
 BATCHES_IN_MEMORY = 8
-
-
-def make_network():
-    network = nn.Sequential(
-        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 128, 3), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(128, 256, 3), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Dropout(0.5),
-        nn.Linear(256, 1000), nn.ReLU(),
-        nn.Linear(1000, 100), nn.ReLU(),
-        nn.Linear(100, 10),
-    )
-    assert sum(p.numel() for p in network.parameters()) == PARAMETERS
-    return network
+OPTIMIZERS = {"adam": lambda parameters: torch.optim.Adam(parameters, lr=0.001),
+              "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.001, momentum=0.9)}
 
 
 def train(network, options):
     """Seconds of each step after the warm-up."""
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.001)
+    optimizer = OPTIMIZERS[options.optimizer](network.parameters())
     loss_of = nn.CrossEntropyLoss()
-    images = torch.rand(BATCHES_IN_MEMORY, options.batch, 1, 28, 28)
-    labels = torch.randint(10, (BATCHES_IN_MEMORY, options.batch))
+    images = torch.rand(BATCHES_IN_MEMORY, options.batch, *NETWORKS[options.network].image)
+    labels = torch.randint(NETWORKS[options.network].classes, (BATCHES_IN_MEMORY, options.batch))
     seconds = []
     for step in range(options.warmup + options.steps):
         start = time.perf_counter()
@@ -61,14 +51,17 @@ def train(network, options):
 def prepared_network(options):
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    network = make_network()
+    network = NETWORKS[options.network].make()
+    assert sum(p.numel() for p in network.parameters()) == NETWORKS[options.network].parameters
     return network.to(memory_format=torch.channels_last) if options.channels_last else network
 
 
 def report(options, workers, seconds):
     step = statistics.median(seconds)
-    print(json.dumps({"mode": options.mode, "workers": workers, "batch": options.batch, "step_ms": step * 1000,
-                      "samples_per_second": workers * options.batch / step}))
+    print(json.dumps({"mode": options.mode, "model": options.network, "workers": workers, "batch": options.batch,
+                      "step_ms": step * 1000, "samples_per_second": workers * options.batch / step,
+                      "parameter_bytes": 4 * NETWORKS[options.network].parameters,
+                      "peak_memory_bytes": [1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]}))
 
 
 def run_rank(rank, options, store):
@@ -85,6 +78,8 @@ def run_rank(rank, options, store):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=["eager", "ddp"])
+    parser.add_argument("--network", choices=NETWORKS, default="mnist-cnn")
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adam")
     parser.add_argument("--workers", type=int, default=2, help="processes of ddp")
     parser.add_argument("--batch", type=int, default=128, help="samples a step and process")
     parser.add_argument("--steps", type=int, default=60)

@@ -1,5 +1,6 @@
 #include "models/alexnet.h"
 
+#include "models/dense.h"
 #include "models/layers.h"
 
 namespace tutti::models {
@@ -30,8 +31,8 @@ std::shared_ptr<Model> make(const Form& form, const ModelOptions& options) {
                           padded(192, 384, 3), relu(),                           //
                           padded(384, 256, 3), relu(),                           //
                           padded(256, 256, 3), relu(), nn::MaxPool2d(form.pool));
-  nn::Sequential classifier(nn::Dropout(), nn::Linear(256 * form.side * form.side, 4096), relu(),
-                            nn::Dropout(), nn::Linear(4096, 4096), relu(), nn::Linear(4096, options.classes));
+  nn::Sequential classifier(nn::Dropout(), Dense(256 * form.side * form.side, 4096), relu(), nn::Dropout(),
+                            Dense(4096, 4096), relu(), Dense(4096, options.classes));
   return std::make_shared<PooledClassifier>(features, form.side, classifier);
 }
 

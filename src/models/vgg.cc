@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "models/batch_norm.h"
+#include "models/dense.h"
 #include "models/layers.h"
 
 namespace tutti::models {
@@ -43,8 +44,8 @@ std::shared_ptr<Model> make(nn::Sequential features, std::int64_t side, nn::Sequ
 
 std::shared_ptr<Model> make_large(int layers, const ModelOptions& o) {
   return make(make_features(layers, /*batch_norm=*/false, o.channels), 7,
-              nn::Sequential(nn::Linear(512 * 7 * 7, 4096), relu(), nn::Dropout(), nn::Linear(4096, 4096),
-                             relu(), nn::Dropout(), nn::Linear(4096, o.classes)));
+              nn::Sequential(Dense(512 * 7 * 7, 4096), relu(), nn::Dropout(), Dense(4096, 4096), relu(),
+                             nn::Dropout(), Dense(4096, o.classes)));
 }
 
 std::shared_ptr<Model> make_small(int layers, const ModelOptions& o) {

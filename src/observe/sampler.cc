@@ -80,6 +80,16 @@ nlohmann::json take_sample() {
           {"interfaces", interfaces()}};
 }
 
+// Not getrusage, which begins with what the parent had when it started this process.
+std::int64_t peak_memory_bytes() {
+  std::ifstream status("/proc/self/status");
+  std::int64_t kilobytes = 0;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) std::istringstream(line.substr(6)) >> kilobytes;
+  }
+  return kilobytes << 10;
+}
+
 Sampler::Sampler(const std::filesystem::path& path, Rank rank, std::string_view role) : file_(path) {
   file_.write_line({{"rank", to_int(rank)},
                     {"role", role},

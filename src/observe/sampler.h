@@ -45,4 +45,7 @@ std::filesystem::path samples_path(const std::filesystem::path& run_folder, Rank
 // One sample of this process, as a line has it.
 nlohmann::json take_sample();
 
+// The most that this process has had in memory at once, whoever else had a part of it too.
+std::int64_t peak_memory_bytes();
+
 }  // namespace tutti::observe

@@ -36,6 +36,13 @@ TEST(Sampler, CountsWhatTheProcessTakes) {
   EXPECT_GE(after["time"], before["time"]);
 }
 
+TEST(Sampler, PeakStaysWhenMemoryIsGivenBack) {
+  const auto before = take_sample()["resident_bytes"].get<std::int64_t>();
+  { const std::vector<char> touched(64 << 20, 1); }
+  EXPECT_GT(peak_memory_bytes(), before + (32 << 20));
+  EXPECT_LT(take_sample()["resident_bytes"], before + (32 << 20));
+}
+
 TEST(Sampler, AFileThatCannotBeMadeIsAnError) {
   EXPECT_THROW(Sampler("/nowhere/samples.jsonl", Rank{0}, "worker"), std::exception);
 }

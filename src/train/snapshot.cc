@@ -54,28 +54,31 @@ void copy_into(const checkpoint::TensorView& from, torch::Tensor to) {
 
 }  // namespace
 
-void Snapshot::add(const std::string& prefix, const Named& tensors) {
+void Snapshot::add(const std::string& prefix, const Named& tensors, Hold hold) {
   for (const auto& [name, tensor] : tensors) {
-    copies_.push_back(tensor.detach().clone(torch::MemoryFormat::Contiguous));
-    const torch::Tensor& copy = copies_.back();
+    const torch::Tensor original = tensor.detach();
+    held_.push_back(hold == Hold::originals ? original.contiguous()
+                                            : original.clone(torch::MemoryFormat::Contiguous));
+    const torch::Tensor& held = held_.back();
     views_.push_back({prefix + name,
-                      type_of(copy),
-                      copy.sizes().vec(),
-                      {static_cast<const std::byte*>(copy.data_ptr()), copy.nbytes()}});
+                      type_of(held),
+                      held.sizes().vec(),
+                      {static_cast<const std::byte*>(held.data_ptr()), held.nbytes()}});
   }
 }
 
-Snapshot snapshot_model(const grad::Buckets& buckets, const grad::Tables& tables, const Buffers& buffers) {
+Snapshot snapshot_model(const grad::Buckets& buckets, const grad::Tables& tables, const Buffers& buffers,
+                        Hold hold) {
   Snapshot s;
-  s.add("", model_views(buckets, tables, buffers));
+  s.add("", model_views(buckets, tables, buffers), hold);
   return s;
 }
 
 Snapshot snapshot_optimizer(const grad::Buckets& buckets, const grad::Tables& tables,
-                            exchange::Updater& updater) {
+                            exchange::Updater& updater, Hold hold) {
   Snapshot s;
   for (int slot = 0; slot < updater.slots(); ++slot) {
-    s.add(slot_prefix(updater, slot), state_views(buckets, tables, updater, slot));
+    s.add(slot_prefix(updater, slot), state_views(buckets, tables, updater, slot), hold);
   }
   return s;
 }

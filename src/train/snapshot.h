@@ -13,22 +13,28 @@
 
 namespace tutti::train {
 
-// Tensors copied out of the buckets into row-major order, with views on them.
+// What a snapshot holds of a tensor that lies in row-major order: a copy, or the tensor itself, which stays
+// as it is while the snapshot is in use. Of all others it holds copies.
+enum class Hold { copies, originals };
+
+// Tensors in row-major order, with views on them.
 class Snapshot {
  public:
-  void add(const std::string& prefix, const std::vector<std::pair<std::string, torch::Tensor>>& tensors);
+  void add(const std::string& prefix, const std::vector<std::pair<std::string, torch::Tensor>>& tensors,
+           Hold hold);
   const std::vector<checkpoint::TensorView>& views() const { return views_; }
 
  private:
-  std::vector<torch::Tensor> copies_;
+  std::vector<torch::Tensor> held_;
   std::vector<checkpoint::TensorView> views_;
 };
 
 // Parameters of buckets and tables and what the model keeps beside them, or the optimizer's state of both
 // ("exp_avg.conv1.weight" and so on).
-Snapshot snapshot_model(const grad::Buckets& buckets, const grad::Tables& tables, const Buffers& buffers);
+Snapshot snapshot_model(const grad::Buckets& buckets, const grad::Tables& tables, const Buffers& buffers,
+                        Hold hold);
 Snapshot snapshot_optimizer(const grad::Buckets& buckets, const grad::Tables& tables,
-                            exchange::Updater& updater);
+                            exchange::Updater& updater, Hold hold);
 
 // Fills model and optimizer state from a verified checkpoint. Throws DataError that names what is missing or
 // of another shape; nothing is changed then.

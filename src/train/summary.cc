@@ -87,6 +87,7 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
       {"exposed_exchange_ms", mean(ranks, &RankReport::exposed_exchange_ms)},
       {"bytes_sent_per_worker", static_cast<std::uint64_t>(mean(ranks, &RankReport::bytes_sent))},
       {"bytes_sent_per_server", 0},
+      {"peak_memory_bytes", list(ranks, &RankReport::peak_memory_bytes)},
       {"train_loss", nullptr},
       {"test_loss", nullptr},
       {"test_accuracy", nullptr},

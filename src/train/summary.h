@@ -26,11 +26,13 @@ struct RankReport {
   std::int64_t samples = 0;
   double seconds = 0;  // in those steps
   std::uint64_t bytes_sent = 0;
+  std::int64_t peak_memory_bytes = 0;  // of the process
   std::string parameters_sha256;
   std::string samples_sha256;  // over the numbers of its samples, in their order
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, compute_ms, exchange_ms, exposed_exchange_ms, train_loss,
-                                   steps, samples, seconds, bytes_sent, parameters_sha256, samples_sha256)
+                                   steps, samples, seconds, bytes_sent, peak_memory_bytes, parameters_sha256,
+                                   samples_sha256)
 
 // What the steps say; bytes and digests are for the caller to add.
 RankReport make_report(const StepSeries& series, std::int64_t steps_per_epoch);

@@ -12,6 +12,7 @@
 #include "exchange/router.h"
 #include "models/batch_norm.h"
 #include "net/group.h"
+#include "observe/sampler.h"
 #include "train/drawings.h"
 #include "train/open_data.h"
 #include "train/pace.h"
@@ -230,7 +231,8 @@ class Trainer {
     exchange().finish(exchange::Afterwards::another_session);
     bytes_before_ += exchange().bytes_sent();
     std::optional<Snapshot> state;
-    if (first()) state = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater);
+    if (first())
+      state = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater, Hold::copies);
     make_replica(by_rows_);
     if (first()) restore_optimizer(*state, replica_->buckets, replica_->tables, replica_->updater);
     exchange().start(done, true);
@@ -461,16 +463,16 @@ class Trainer {
   }
 
   void save(std::int64_t done) {
-    const auto model = snapshot_model(replica_->buckets, replica_->tables, buffers_);
-    const auto optimizer = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater);
+    const auto model = snapshot_model(replica_->buckets, replica_->tables, buffers_, hold_);
+    const auto optimizer = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater, hold_);
     const auto path = checkpoint::save(config_.out, done, model.views(), optimizer.views(),
                                        {{"config", config_}, {"version", kVersion}, {"routes", routes_}});
     emit(observe::CheckpointSaved{done, path.string()});
   }
 
   std::string digest_of_model() {
-    return to_hex(
-        checkpoint::parameters_digest(snapshot_model(replica_->buckets, replica_->tables, buffers_).views()));
+    const auto model = snapshot_model(replica_->buckets, replica_->tables, buffers_, hold_);
+    return to_hex(checkpoint::parameters_digest(model.views()));
   }
 
   nlohmann::json summarise() {
@@ -478,6 +480,7 @@ class Trainer {
     mine.bytes_sent = bytes_before_ + exchange().bytes_sent();
     mine.parameters_sha256 = digest_of_model();
     mine.samples_sha256 = to_hex(order_.digest());
+    mine.peak_memory_bytes = observe::peak_memory_bytes();
     const auto ranks = gather_reports(all_, mine);
     if (config_.trace) write_trace(all_, trace_, std::filesystem::path(config_.out) / "trace.json");
     if (!first()) return nullptr;
@@ -518,6 +521,7 @@ class Trainer {
   const exchange::Strategy& strategy_;
   const bool apart_ = strategy_.apart || config_.backup_workers > 0;  // workers do not keep step
   const bool together_ = !apart_ && !strategy_.drifts;  // and all have the same parameters after each
+  const Hold hold_ = together_ ? Hold::originals : Hold::copies;  // others may write where workers are apart
   std::unique_ptr<data::Samples> training_;
   std::unique_ptr<data::Samples> test_;
   RunPlan plan_;

@@ -64,6 +64,7 @@ TEST_F(TrainerTest, LearnsAndWritesWhatTheContractNames) {
                           "exchange_ms",
                           "exposed_exchange_ms",
                           "bytes_sent_per_worker",
+                          "peak_memory_bytes",
                           "bytes_sent_per_server",
                           "train_loss",
                           "test_loss",
