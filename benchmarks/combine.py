@@ -84,6 +84,21 @@ def read_workloads(folder):
     return cells, different
 
 
+def read_emulated(folder):
+    """{(who, hosts, bytes): row}, each of median seconds, and the files that hold a row that was not verified."""
+    samples, unverified = {}, []
+    for path in sorted(glob.glob(os.path.join(folder, "round-*", "emulated-*.json"))):
+        who, hosts = re.fullmatch(r"emulated-(\w+)-(\d+)\.json", os.path.basename(path)).groups()
+        for row in read_json(path):
+            if row["verified"] is not True:
+                unverified.append(f"{path}: {row['bytes']} bytes")
+            samples.setdefault((who, int(hosts), row["bytes"]), []).append(row)
+    medians = {key: {"seconds": statistics.median(row["seconds"] for row in rows),
+                     "bound": statistics.median(row.get("bound_seconds", 0) for row in rows)}
+               for key, rows in samples.items()}
+    return medians, unverified
+
+
 # ---- targets -------------------------------------------------------------------------------------------------------
 
 def allreduce_target(text, ours, theirs, ranks, wanted, sizes):
@@ -121,6 +136,20 @@ def workload_target(text, ratio):
     return {"text": text, "wanted": 1.0, "measure": measure, "value": lambda found: found[1], "say": say}
 
 
+def emulated_target(text, wanted, ratio):
+    """The worst over hosts and sizes."""
+    def measure(*parts):
+        cells = parts[3]
+        ratios = {(hosts, size): ratio(cell, cells["gloo", hosts, size]) for (who, hosts, size), cell in cells.items()
+                  if who == "tutti" and ("gloo", hosts, size) in cells}
+        return min(ratios.items(), key=lambda item: item[1]) if ratios else None
+
+    def say(found):
+        return f"{found[1]:.2f} (worst, {found[0][0]} hosts, {size_name(found[0][1])})"
+
+    return {"text": text, "wanted": wanted, "measure": measure, "value": lambda found: found[1], "say": say}
+
+
 def speed_ratio(ours, theirs):
     return ours["samples_per_second"] / theirs["samples_per_second"]
 
@@ -150,6 +179,10 @@ TARGETS = [
     training_target("training, `allreduce`, 2 workers: our own samples/s with 1", ("tutti", 2), ("tutti", 1), 1.85),
     workload_target("larger networks, 1 process: PyTorch eager's samples/s", speed_ratio),
     workload_target("larger networks, 1 process: PyTorch eager's peak memory, over ours", memory_ratio),
+    emulated_target("ring, emulated hosts at 1 Gbit/s: what the links allow", 0.95,
+                    lambda ours, _: ours["bound"] / ours["seconds"]),
+    emulated_target("ring, emulated hosts at 1 Gbit/s: Gloo's speed", 1.0,
+                    lambda ours, gloo: gloo["seconds"] / ours["seconds"]),
 ]
 
 
@@ -228,6 +261,18 @@ def workload_table(cells):
                   "tutti, peak MB", "eager, peak MB", "ratio"], rows)
 
 
+def emulated_table(cells):
+    rows = []
+    for hosts, size in sorted({key[1:] for key in cells}):
+        ours, gloo = cells.get(("tutti", hosts, size)), cells.get(("gloo", hosts, size))
+        if ours and gloo:
+            rows.append([str(hosts), size_name(size), f"{ours['seconds'] * 1e3:.1f}", f"{gloo['seconds'] * 1e3:.1f}",
+                         f"{100 * ours['bound'] / ours['seconds']:.1f} %", f"{100 * ours['bound'] / gloo['seconds']:.1f} %",
+                         f"{gloo['seconds'] / ours['seconds']:.2f}"])
+    return table(["hosts", "bytes", "tutti ring, ms", "Gloo, ms", "tutti, of the bound", "Gloo, of the bound", "ratio"],
+                 rows)
+
+
 def machine():
     name = "unknown processor"
     with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -242,7 +287,9 @@ def compose(folder, quick):
     allreduce, unverified = read_allreduce(folder)
     training = read_training(folder)
     workloads, different = read_workloads(folder)
-    if not allreduce and not training and not workloads:
+    emulated, not_summed = read_emulated(folder)
+    unverified += not_summed
+    if not (allreduce or training or workloads or emulated):
         sys.exit(f"combine: no rounds in {folder}")
     rounds = len(glob.glob(os.path.join(folder, "round-*")))
     parts = [f"Measured {time.strftime('%Y-%m-%d')}: {machine()}; medians over {rounds} "
@@ -255,8 +302,10 @@ def compose(folder, quick):
     if workloads:
         parts += [f"Larger networks, 32x32 or 28x28, batch {WORKLOAD_BATCH}, 1 process, one thread, SGD with momentum: "
                   "tutti `local` beside PyTorch eager", workload_table(workloads)]
+    if emulated:
+        parts += ["All-reduce of float32 on emulated hosts, links of 1 Gbit/s each way", emulated_table(emulated)]
     targets = table(["tutti, as a multiple of", "at least", "measured", "verdict"],
-                    judge(allreduce, training, workloads))
+                    judge(allreduce, training, workloads, emulated))
     parts += ["Targets", targets]
     if unverified:
         parts.append("NOT VERIFIED: " + "; ".join(unverified))
