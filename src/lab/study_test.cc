@@ -106,5 +106,91 @@ TEST(ParallaxLm, HoldsHybridAgainstTheOthers) {
   EXPECT_EQ(judge(590, 190, 90), (std::vector{false, false, false}));
 }
 
+std::vector<std::optional<bool>> held(const char* study, const Evidence& evidence) {
+  std::vector<std::optional<bool>> all;
+  for (const auto& claim : find_study(study).conclude(evidence).claims) all.push_back(claim.holds);
+  return all;
+}
+
+TEST(MpiMnist, HoldsEightProcessesAgainstOne) {
+  const auto judge = [](double accuracy, double two_ms, double exchange_ms) {
+    const auto at = [&](const char* strategy, int n, double step_ms, double learned) {
+      auto cell = fixture::run_of({.model = "mnist-cnn",
+                                   .strategy = strategy,
+                                   .workers = n,
+                                   .step_ms = step_ms,
+                                   .accuracy = learned});
+      cell.summary["exchange_ms"] = std::string(strategy) == "allreduce" ? exchange_ms : 1.0;
+      return cell;
+    };
+    return held("mpi-mnist", {{at("local", 1, 10, 0.99), at("reduce-broadcast", 2, two_ms, 0.99),
+                               at("allreduce", 2, two_ms, 0.99), at("reduce-broadcast", 8, 20, 0.99),
+                               at("allreduce", 8, 20, accuracy)},
+                              {}});
+  };
+  EXPECT_EQ(judge(0.988, 11, 0.5), (std::vector<std::optional<bool>>{true, true, true}));
+  EXPECT_EQ(judge(0.986, 12, 1.5), (std::vector<std::optional<bool>>{false, false, false}));
+}
+
+TEST(DeepFam, ComparesCheckpointsToTheBit) {
+  const auto at = [](const char* strategy, int workers, const char* begin, const char* end) {
+    auto cell = fixture::run_of({.model = "deepfam", .strategy = strategy, .workers = workers});
+    cell.summary["initial_parameters_sha256"] = begin;
+    cell.summary["parameters_sha256"] = end;
+    return cell;
+  };
+  EXPECT_EQ(held("deepfam", {{at("local", 1, "a", "x"), at("ps-sync", 2, "a", "y"),
+                              at("allreduce", 2, "a", "y"), at("hybrid", 2, "a", "y")},
+                             {}}),
+            (std::vector<std::optional<bool>>{true, true, true}));
+  const Evidence apart{{at("local", 1, "a", "x"), at("ps-sync", 2, "b", "y"), at("allreduce", 2, "a", "z"),
+                        at("hybrid", 2, "a", "w")},
+                       {{{"first", 1},
+                         {"second", 2},
+                         {"identical", false},
+                         {"elements", 9},
+                         {"differing", 3},
+                         {"max_ulps", 7}}}};
+  const auto claims = find_study("deepfam").conclude(apart).claims;
+  for (const auto& claim : claims) EXPECT_EQ(claim.holds, false) << claim.text;
+  EXPECT_EQ(claims[2].ours, "3 of 9 values differ, by at most 7 ULPs");
+}
+
+TEST(Rnn, LooksAtBitsAndAtWhatWasLearnedByTheSameStep) {
+  const auto judge = [](double hybrid, const char* second_run, double gan) {
+    Evidence evidence;
+    for (const auto& run : find_study("rnn").plan(Scale::quick, "o")) {
+      auto cell = fixture::run_of({.model = run.cell.model,
+                                   .strategy = run.cell.strategy,
+                                   .workers = run.cell.workers,
+                                   .accuracy = run.cell.model == "gan-mnist" ? gan : 0.7});
+      cell.summary["evaluations"] = {{{"step", 50}, {"accuracy", cell.strategy == "hybrid" ? hybrid : 0.4}}};
+      cell.repeats = {{"one", cell.summary}, {"two", cell.summary}};
+      cell.repeats[1].summary["parameters_sha256"] = second_run;
+      evidence.cells.push_back(std::move(cell));
+    }
+    return held("rnn", evidence);
+  };
+  EXPECT_EQ(judge(0.89, "a", 0.9), (std::vector<std::optional<bool>>{true, true, true}));
+  EXPECT_EQ(judge(0.4, "b", 0.4), (std::vector<std::optional<bool>>{false, false, false}));
+}
+
+TEST(HorovodRay, AsksForMoreThanTheirAccuracy) {
+  const auto judge = [](double accuracy, double two_ms) {
+    Evidence evidence;
+    for (const auto& run : find_study("horovod-ray").plan(Scale::quick, "o")) {
+      auto cell = fixture::run_of({.model = run.cell.model,
+                                   .strategy = run.cell.strategy,
+                                   .workers = run.cell.workers,
+                                   .accuracy = accuracy});
+      cell.summary["steps_per_second"] = run.cell.workers == 1 ? 10.0 : 1000 / two_ms;
+      evidence.cells.push_back(std::move(cell));
+    }
+    return held("horovod-ray", evidence);
+  };
+  EXPECT_EQ(judge(0.95, 101), (std::vector<std::optional<bool>>{true, true, true, true}));
+  EXPECT_EQ(judge(0.70, 99), (std::vector<std::optional<bool>>{false, false, false, false}));
+}
+
 }  // namespace
 }  // namespace tutti::lab

@@ -45,13 +45,16 @@ double link_rate(const Cell& cell) {
   return payload_rate(static_cast<double>(config::parse_emulation("link=" + link)->bits_per_second));
 }
 
-// How long a step of a ring takes at least: a third of the pace is the forward pass, in which there is
-// nothing to send.
-double ring_bound_ms(const Cell& cell, double rate) {
-  const double n = cell.workers;
-  const double exchange = 2 * (n - 1) / n * cell.summary.at("parameter_bytes").get<double>() / rate * 1000;
+// How long a step takes at least whose model passes the busiest link so many times: a third of the pace is
+// the forward pass, in which there is nothing to send.
+double bound_ms(const Cell& cell, double passes, double rate) {
+  const double exchange = passes * cell.summary.at("parameter_bytes").get<double>() / rate * 1000;
   const double pace = cell.summary.at("pace_ms");
-  return std::max(pace, pace / 3 + exchange);
+  return std::max(pace, passes > 0 ? pace / 3 + exchange : 0);
+}
+
+double ring_bound_ms(const Cell& cell, double rate) {
+  return bound_ms(cell, 2.0 * (cell.workers - 1) / cell.workers, rate);
 }
 
 std::string range_of(std::vector<double> values, const char* form) {
@@ -71,6 +74,7 @@ class Conclusion {
     out_.tables = {networks(), speeds(), traffic()};
     for (const auto& model : models_) {
       draw(model, "images/s", [&](const Cell* c) { return images(c); });
+      draw_bounds(model);
       draw(model, "speed-up over one worker alone",
            [&](const Cell* c) -> std::optional<double> { return speed_up(c); });
     }
@@ -290,6 +294,23 @@ class Conclusion {
       if (!line.points.empty()) chart.lines.push_back(std::move(line));
     }
     if (!chart.lines.empty()) out_.charts.push_back(std::move(chart));
+  }
+
+  // The last chart's lines once more, as links and pace allow them.
+  void draw_bounds(const std::string& model) {
+    if (out_.charts.empty()) return;
+    report::Line ring{"what the links allow a ring", {}, true};
+    report::Line server{"what they allow one server", {}, true};
+    for (const int n : workers_) {
+      const auto add = [&](report::Line& line, const Cell* c, double passes) {
+        if (c == nullptr) return;
+        const double images = *figure(c, "batch_per_worker") * n * 1000;
+        line.points.emplace_back(n, images / bound_ms(*c, passes, link_rate(*c)));
+      };
+      add(ring, cell(model, "ring", n), 2.0 * (n - 1) / n);
+      add(server, cell(model, kOneServer, n), n);
+    }
+    out_.charts.back().lines.insert(out_.charts.back().lines.end(), {ring, server});
   }
 
   // Theirs is figure 5.1's claim: the server's line rises, a ring worker's stays.

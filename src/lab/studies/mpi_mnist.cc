@@ -133,7 +133,7 @@ report::Claim scales(const std::vector<Cell>& cells) {
 
 report::Claim all_reduce_is_cheaper(const std::vector<Cell>& cells) {
   report::Claim claim{"An all-reduce of the gradients takes less time than to reduce and broadcast them",
-                      "they could not get one to work on a list of arrays",
+                      "none could be got to work on a list of arrays",
                       "",
                       {}};
   for (const int n : workers_of(cells)) {

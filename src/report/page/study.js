@@ -43,13 +43,19 @@ const lineColor = (chart, i) => {
   return strategies.includes(name) ? colorOf(name) : palette[i % palette.length];
 };
 
+const noteOf = (chart) => [
+  chart.lines.some((line) => line.reference) ? "Ours in full lines; dashed: theirs, or what theory says." : "",
+  report.cells.some((cell) => ended(cell) && cell.summary.emulated) ? "On emulated links." : "",
+  report.cells.some((cell) => ended(cell) && cell.summary.pace_ms > 0) ? "Computing is paced, not done." : "",
+].filter(Boolean).join(" ");
+
 function addStudy(study) {
   const holding = study.claims.filter((claim) => claim.holds).length;
   const section = addSection("study", "The study", `${study.ran}${study.quick ? " A quick run: a part of the study's own." : ""}`, { figuresOnly: false });
   const claims = table(`${holding} of ${study.claims.length} claims are confirmed by these runs.`, [["claim"], ["", "text"], ["they reported", "text"], ["ours", "text"]], study.claims.map(claimRow), { className: "claims" });
   section.grid.append(make("div", { class: "wide" }, claims), ...study.tables.map((t) => make("div", { class: "wide" }, studyTable(t))));
   study.charts.forEach((chart, i) => addFigure({
-    section, id: `study-${i + 1}`, title: chart.title, note: "Ours in full lines; dashed: theirs, or what theory says.",
+    section, id: `study-${i + 1}`, title: chart.title, note: noteOf(chart),
     keys: () => chart.lines.map((line, k) => [line.name, lineColor(chart, k), line.reference]),
     rows: () => chart.lines.flatMap((line) => line.points.map(([x, y]) => ({ line: line.name, x, y }))),
     draw: (rows, width) => drawStudy(chart, rows, width),
