@@ -106,8 +106,8 @@ class Conclusion {
 
   static report::Claim judged(report::Claim claim, const std::vector<double>& values, const char* form,
                               const auto& holds) {
+    claim.ours = values.empty() ? "" : fmt::format("{} ({})", range_of(values, form), claim.ours);
     if (values.empty()) return claim;
-    claim.ours = fmt::format("{} ({})", range_of(values, form), claim.ours);
     claim.holds = std::ranges::all_of(values, holds);
     return claim;
   }
