@@ -43,7 +43,7 @@ constexpr Workload kWorkloads[] = {
      {{{0.691, 72.9, 45.23}, {0.6409, 72.0, 24}}, {{0.6409, 72.2, 50.84}, {0.936, 71.8, 16.7}}}},
     {"sdss-dnn",
      "sdss-dr17",
-     "a dense network on SDSS",
+     "A dense network on SDSS",
      0,
      128,
      0,
