@@ -37,7 +37,7 @@ void LiveTable::begin(std::size_t cell, std::size_t repeat) {
       c.repeats.size() > 1 ? fmt::format("repeat {} of {}: ", repeat + 1, c.repeats.size()) : std::string();
   states_[cell] = of_repeats_ + "starts";
   if (plain_) {
-    line(fmt::format("\n{}{} with {} worker{}", of_repeats_, c.strategy, c.workers,
+    line(fmt::format("\n{}{} with {} worker{}", of_repeats_, label_of(c), c.workers,
                      c.workers == 1 ? "" : "s"));
   } else {
     draw();

@@ -31,6 +31,7 @@ int run(int argc, char** argv) {
   Action action;
   add_train(app, action);
   add_compare(app, action);
+  add_reproduce(app, action);
   add_report(app, action);
   add_bench(app, action);
   add_emulate(app, action);

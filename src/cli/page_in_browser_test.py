@@ -133,6 +133,27 @@ class PageInBrowser(unittest.TestCase):
         self.assertTrue(self.one("#loss-steps").is_displayed())
         self.assertEqual(self.all(".verdict"), [])
 
+    def test_a_study_comes_first(self):
+        study = self.folder / "study"
+        shutil.copytree(self.runs, study)
+        claims = [{"text": f"claim {holds}", "reported": "", "ours": "1.9 times", "holds": holds} for holds in (True, False, None)]
+        lines = [{"name": "ring", "points": [[1, 1], [2, 1.9]], "reference": False}, {"name": "theirs", "points": [[1, 1], [2, 1.5]], "reference": True}]
+        (study / "study.json").write_text(json.dumps({
+            "study": "made-up", "title": "A study", "ran": "<b>nothing</b>", "quick": True, "claims": claims,
+            "tables": [{"title": "Speeds", "header": ["model", "theirs", "ours"], "rows": [["net", None, 12.345]]}],
+            "charts": [{"title": "Speed-up", "x": "workers", "y": "times", "lines": lines}]}))
+        done = tutti("report", str(study))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for width in (1400, 390):
+            self.open(study / "report.html", width)
+            self.assertEqual(self.one("h1").text, "A study")
+            self.assertEqual(self.one("main section").get_attribute("id"), "study")
+            self.assertEqual([row.text for row in self.all("#study .claims tbody td:nth-child(2)")], ["confirmed", "not confirmed", "not measured"])
+            self.assertIn("12.35", self.one("#study").text)
+            self.assertIn("<b>nothing</b>", self.one("#study .lead").text)
+            self.assertEqual(len(self.all("#study-1 .plot svg")), 1)
+            self.assertLessEqual(self.browser.execute_script("return document.documentElement.scrollWidth"), width)
+
     def test_a_damaged_cell_is_shown_as_such_wherever_the_folder_lies(self):
         moved = self.folder / "moved"
         shutil.copytree(self.runs, moved)

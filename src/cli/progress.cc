@@ -49,6 +49,7 @@ void Progress::error_line(const std::string& text) {
 }
 
 void Progress::on(const observe::RunStarted& e) {
+  rate_ = 0;  // another run of a comparison
   line(fmt::format("{} parameters, steps {} to {}; exchange: {}", e.parameters, e.first_step + 1,
                    e.total_steps, e.exchange));
 }

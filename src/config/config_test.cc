@@ -131,6 +131,8 @@ TEST(Config, NonsenseIsRefusedByName) {
                                                                   {"clip-norm", "-1"},
                                                                   {"clip-norm", "nan"},
                                                                   {"clip-norm", "inf"},
+                                                                  {"device-tflops", "-1"},
+                                                                  {"device-tflops", "nan"},
                                                                   {"precision", "fp8"}};
   for (const auto& [flag, value] : cases) {
     try {
@@ -140,6 +142,13 @@ TEST(Config, NonsenseIsRefusedByName) {
       EXPECT_NE(std::string(e.what()).find("--" + flag), std::string::npos) << e.what();
     }
   }
+}
+
+TEST(Config, WhatExcludesEachOtherIsRefused) {
+  EXPECT_THROW(validate(Parsed({"--pace=5", "--device-tflops=2"}).config), ConfigError);
+  EXPECT_THROW(validate(Parsed({"--device-tflops=2", "--until=accuracy=0.9"}).config), ConfigError);
+  EXPECT_THROW(validate(Parsed({"--no-checkpoint", "--checkpoint-every=5"}).config), ConfigError);
+  validate(Parsed({"--no-checkpoint", "--device-tflops=2"}).config);
 }
 
 TEST(Config, NumbersOfAScheduleNeedTheirSchedule) {

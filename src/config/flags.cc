@@ -108,6 +108,9 @@ void add_strategy_flags(CLI::App& app, TrainConfig& c) {
   add_switch(app, "damp-stale", c.damp_stale,
              "divide the learning rate by a gradient's staleness (ps-async, ps-ssp)");
   add_switch(app, "local-aggregation", c.local_aggregation, "of ps-sync: one push for all workers of a host");
+  add_switch(app, "no-sparse", c.no_sparse, "of ps-* and hybrid: embedding tables travel whole, not by rows");
+  add_switch(app, "no-overlap", c.no_overlap,
+             "dense gradients leave after the backward pass instead of during it");
   add(app, "partitions", c.partitions,
       "that embedding tables are cut into: a number | auto (times a few early in the run); default one a "
       "server");
@@ -118,6 +121,9 @@ void add_strategy_flags(CLI::App& app, TrainConfig& c) {
 // How it is computed and sent, here.
 void add_machine_flags(CLI::App& app, TrainConfig& c) {
   add(app, "pace", c.pace_ms, "milliseconds to wait instead of computing, to measure exchanges alone");
+  add(app, "device-tflops", c.device_tflops,
+      "pace of a device that computes so many 10^12 operations a second: 3 times the forward pass of a "
+      "batch (instead of --pace)");
   add(app, "slow", c.slow, "RANK:FACTOR makes one worker so many times slower");
   add(app, "emulate", c.emulate, kEmulateHelp);
   add_switch(
@@ -152,6 +158,7 @@ void add_outcome_flags(CLI::App& app, TrainConfig& c) {
   add_switch(app, "trace", c.trace, "write trace.json, for Perfetto or chrome://tracing");
   add(app, "checkpoint-every", c.checkpoint_every,
       "steps between checkpoints; 0: after each epoch and at the end");
+  add_switch(app, "no-checkpoint", c.no_checkpoint, "save no checkpoint, not even at the end");
   add(app, "out", c.out, "run folder; default runs/<model>-<strategy>-<time>");
   add(app, "resume", c.resume, "run folder whose last checkpoint to go on from");
 }

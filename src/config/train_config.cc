@@ -20,10 +20,10 @@ namespace tutti::config {
   X(global_batch) X(optimizer) X(lr) X(momentum) X(beta1) X(beta2) X(alpha) X(trust) X(epsilon)           \
   X(weight_decay) X(scale_lr) X(warmup_steps) X(schedule) X(step_size) X(gamma) X(min_lr)                 \
   X(schedule_steps) X(label_smoothing) X(clip_norm) X(seed) X(servers) X(colocate) X(server_role)         \
-  X(backup_workers) X(staleness) X(damp_stale) X(local_aggregation) X(partitions) X(sync_every)           \
-  X(moving_rate) X(pace_ms) X(slow) X(emulate) X(sync_batchnorm) X(device) X(precision) X(transport)      \
+  X(backup_workers) X(staleness) X(damp_stale) X(local_aggregation) X(no_sparse) X(no_overlap)            \
+  X(partitions) X(sync_every) X(moving_rate) X(pace_ms) X(device_tflops) X(slow) X(emulate) X(sync_batchnorm) X(device) X(precision) X(transport)      \
   X(algorithm) X(memory_format) X(bucket_bytes) X(threads) X(timeout_s) X(no_evaluate) X(evaluate_every)  \
-  X(until) X(trace) X(tensorboard) X(checkpoint_every) X(out) X(resume)
+  X(until) X(trace) X(tensorboard) X(checkpoint_every) X(no_checkpoint) X(out) X(resume)
 // clang-format on
 
 namespace {
@@ -114,6 +114,8 @@ void validate(const TrainConfig& c) {
   require(c.threads >= 0 && c.threads <= 1024, "threads", "between 0 (choose) and 1024", c.threads);
   require(c.timeout_s > 0 && c.timeout_s <= 86400, "timeout", "between 0 and 86400 seconds", c.timeout_s);
   require(c.checkpoint_every >= 0, "checkpoint-every", "at least 1", c.checkpoint_every);
+  require(c.checkpoint_every == 0 || !c.no_checkpoint, "checkpoint-every",
+          "left out where --no-checkpoint is given", c.checkpoint_every);
   require(c.bucket_bytes >= 1, "bucket-bytes", "at least 1", c.bucket_bytes);
   require(c.servers >= 0 && c.servers <= 1024, "servers", "between 1 and 1024", c.servers);
   require(c.server_role == "auto" || c.server_role == "update" || c.server_role == "sum", "server-role",
@@ -124,11 +126,16 @@ void validate(const TrainConfig& c) {
   require(c.sync_every >= 1, "sync-every", "at least 1", c.sync_every);
   require(c.moving_rate >= 0 && c.moving_rate < 1, "moving-rate", "between 0 (choose) and 1", c.moving_rate);
   require(c.pace_ms >= 0 && c.pace_ms <= 3.6e6, "pace", "between 0 and 3600000 ms", c.pace_ms);
+  require(std::isfinite(c.device_tflops) && c.device_tflops >= 0, "device-tflops",
+          "a finite number, 0 or more", c.device_tflops);
+  require(c.device_tflops == 0 || c.pace_ms == 0, "device-tflops",
+          "left out where --pace is given: both say how long a step computes", c.device_tflops);
   parse_slow(c);
   parse_partitions(c);
   require(c.evaluate_every >= 0, "evaluate-every", "at least 1", c.evaluate_every);
   require(!parse_until(c) || !c.no_evaluate, "until", "left out where --no-evaluate is given", c.until);
-  require(!parse_until(c) || c.pace_ms == 0, "until", "left out where --pace is given", c.until);
+  require(!parse_until(c) || (c.pace_ms == 0 && c.device_tflops == 0), "until",
+          "left out where --pace or --device-tflops is given", c.until);
   const bool emulated = parse_emulation(c.emulate).has_value();
   require(!emulated || c.transport != "shm", "transport", "tcp with --emulate, whose hosts share no memory",
           c.transport);

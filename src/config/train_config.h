@@ -59,13 +59,16 @@ struct TrainConfig {
   int staleness = 3;        // ps-ssp
   bool damp_stale = false;  // ps-async, ps-ssp
   bool local_aggregation = false;
+  bool no_sparse = false;       // embedding tables travel whole
+  bool no_overlap = false;      // gradients leave after backward
   std::string partitions;       // of embedding tables: a number or auto; empty: one a server
   std::int64_t sync_every = 8;  // easgd, local-sgd
   double moving_rate = 0;       // easgd; 0: 0.9 / workers
 
-  double pace_ms = 0;   // above 0: wait so long instead of computing
-  std::string slow;     // RANK:FACTOR
-  std::string emulate;  // hosts=N,link=RATE; empty: no emulated cluster
+  double pace_ms = 0;        // above 0: wait so long instead of computing
+  double device_tflops = 0;  // above 0: as long as such a device would compute; resolved to pace_ms
+  std::string slow;          // RANK:FACTOR
+  std::string emulate;       // hosts=N,link=RATE; empty: no emulated cluster
 
   bool sync_batchnorm = false;
   std::string device = "cpu";
@@ -82,6 +85,7 @@ struct TrainConfig {
   bool trace = false;
   bool tensorboard = false;
   std::int64_t checkpoint_every = 0;  // steps; 0: after each epoch and at the end
+  bool no_checkpoint = false;         // neither then nor at the end
   std::string out;                    // empty: runs/<model>-<strategy>-<time>
   std::string resume;                 // a run folder
 

@@ -75,6 +75,7 @@ std::string_view why_whole_tables(const Tuning& tuning) {
   if (tuning.clip_norm > 0) return "--clip-norm takes the norm of all gradients together";
   if (tuning.local_aggregation) return "the workers of a host add up whole gradients";
   if (tuning.servers.role == ps::Role::mean) return "the servers only average";
+  if (tuning.whole_tables) return "--no-sparse asks for it";
   return "";
 }
 

@@ -50,6 +50,7 @@ struct Tuning {
   std::size_t piece_bytes = 0;     // ps-*; 0: what suits the transport
   int partitions = 1;              // ps-*, hybrid: of each embedding table
   bool local_aggregation = false;  // ps-sync
+  bool whole_tables = false;       // ps-*, hybrid: as was asked for
   std::int64_t sync_every = 8;     // local-sgd, easgd: steps between meetings
   double moving_rate = 0.1;        // easgd
   double clip_norm = 0;            // 0: gradients stay as long as they are

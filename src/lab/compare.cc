@@ -70,6 +70,15 @@ config::TrainConfig config_of(const Cell& cell, const report::Repeat& repeat,
   return c;
 }
 
+std::vector<PlannedRun> plan_runs(const CompareSpec& spec) {
+  std::vector<PlannedRun> runs;
+  for (Cell& cell : plan_cells(spec)) {
+    auto config = config_of(cell, cell.repeats.front(), spec.base);
+    runs.push_back({std::move(cell), std::move(config)});
+  }
+  return runs;
+}
+
 nlohmann::json finished_run(const config::TrainConfig& resolved, const fs::path& program) {
   const auto path = fs::path(resolved.out) / "summary.json";
   std::error_code none;

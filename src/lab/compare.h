@@ -28,6 +28,14 @@ std::vector<Cell> plan_cells(const CompareSpec& spec);
 config::TrainConfig config_of(const Cell& cell, const report::Repeat& repeat,
                               const config::TrainConfig& base);
 
+// A cell and what each of its repeats is told, but for the folder.
+struct PlannedRun {
+  Cell cell;
+  config::TrainConfig config;
+};
+// The comparison's cells with their settings. Throws ConfigError.
+std::vector<PlannedRun> plan_runs(const CompareSpec& spec);
+
 // The summary of a run that has ended well under exactly this config, wherever it lies, and is no older than
 // the program; null if there is none.
 nlohmann::json finished_run(const config::TrainConfig& resolved, const std::filesystem::path& program);

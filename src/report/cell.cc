@@ -26,8 +26,12 @@ std::vector<double> speeds(const Cell& cell) {
   return all;
 }
 
+std::string label_of(const Cell& cell) {
+  return cell.variant.empty() ? cell.strategy : fmt::format("{}, {}", cell.strategy, cell.variant);
+}
+
 std::string name_of(const Cell& cell) {
-  return fmt::format("{} at {} worker{}", cell.strategy, cell.workers, cell.workers == 1 ? "" : "s");
+  return fmt::format("{} at {} worker{}", label_of(cell), cell.workers, cell.workers == 1 ? "" : "s");
 }
 
 void settle(Cell& cell) {
@@ -46,8 +50,9 @@ void to_json(nlohmann::json& json, const Cell& c) {
     if (!r.summary.is_null())
       repeats.push_back({{"folder", r.folder}, {"samples_per_second", speed_of(r.summary)}});
   }
-  json = {{"model", c.model},     {"strategy", c.strategy}, {"workers", c.workers}, {"folder", c.folder},
-          {"summary", c.summary}, {"failure", c.failure},   {"doubt", c.doubt},     {"repeats", repeats}};
+  json = {{"model", c.model},     {"strategy", c.strategy}, {"variant", c.variant},
+          {"workers", c.workers}, {"folder", c.folder},     {"summary", c.summary},
+          {"failure", c.failure}, {"doubt", c.doubt},       {"repeats", repeats}};
 }
 
 void from_json(const nlohmann::json& json, Cell& c) {
@@ -57,6 +62,7 @@ void from_json(const nlohmann::json& json, Cell& c) {
   json.at("failure").get_to(c.failure);
   c.summary = json.at("summary");
   c.model = json.value("model", std::string());
+  c.variant = json.value("variant", std::string());
   c.doubt = json.value("doubt", std::string());
   for (const auto& r : json.value("repeats", nlohmann::json::array())) {
     c.repeats.push_back({r.at("folder"), {{"samples_per_second", r.at("samples_per_second").get<double>()}}});

@@ -21,6 +21,7 @@ struct Cell {
   std::string model = {};
   std::string doubt = {};  // why the summary does not count beside the others
   std::vector<Repeat> repeats = {};
+  std::string variant = {};  // what sets it apart from others of its strategy: "2 servers"
 };
 
 // Samples a second.
@@ -28,6 +29,8 @@ double speed(const Cell& cell);
 // The repeats that ended well, slowest first.
 std::vector<double> speeds(const Cell& cell);
 
+// "ps-sync, 2 servers": the strategy and its variant.
+std::string label_of(const Cell& cell);
 // "ring at 2 workers".
 std::string name_of(const Cell& cell);
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"
@@ -9,6 +11,7 @@
 #include "report/differences.h"
 #include "report/run_folder.h"
 #include "report/schedules.h"
+#include "report/study.h"
 #include "report/summary.h"
 #include "report/template.h"
 #include "report/verdict.h"
@@ -17,6 +20,10 @@ namespace tutti::report {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Samples of a node: as many as a picture can show, fewer where there are many runs.
+constexpr std::size_t kMostPoints = 4000;
+constexpr std::size_t kFewestPoints = 60;
 
 std::vector<Cell> read_cells(const fs::path& path) {
   const auto json = read_json(path);
@@ -44,11 +51,20 @@ Cell cell_of_run(const fs::path& folder) {
   return {summary["strategy"], summary["workers"], folder.string(), summary, "", summary["model"]};
 }
 
-nlohmann::json details(const Cell& cell, const fs::path& run) {
+nlohmann::json read_study(const fs::path& path) {
+  const auto json = read_json(path);
+  try {
+    return json.get<Outcome>();
+  } catch (const nlohmann::json::exception& e) {
+    throw DataError(fmt::format("{}: no outcome of a study: {}", path.string(), e.what()));
+  }
+}
+
+nlohmann::json details(const Cell& cell, const fs::path& run, std::size_t runs) {
   nlohmann::json json = cell;
   if (cell.summary.is_null()) return json;
   json["metrics"] = read_metrics(run);
-  json["nodes"] = read_nodes(run);
+  json["nodes"] = read_nodes(run, std::max(kFewestPoints, kMostPoints / runs));
   json["schedules"] = schedules_of(cell.summary);
   return json;
 }
@@ -61,14 +77,15 @@ nlohmann::json page_data(const fs::path& folder) {
     auto cells = read_cells(folder / "compare.json");
     for (Cell& cell : cells) {
       reread(folder, cell);
-      data["cells"].push_back(details(cell, folder_of(folder, cell)));
+      data["cells"].push_back(details(cell, folder_of(folder, cell), cells.size()));
     }
     data["kind"] = "comparison";
     data["verdict"] = verdict(cells);
     data["differences"] = differences(folder, cells);
+    if (fs::is_regular_file(folder / "study.json")) data["study"] = read_study(folder / "study.json");
   } else if (fs::is_regular_file(folder / "summary.json")) {
     data["kind"] = "run";
-    data["cells"].push_back(details(cell_of_run(folder), folder));
+    data["cells"].push_back(details(cell_of_run(folder), folder, 1));
   } else {
     throw DataError(
         fmt::format("{}: no folder of a run or a comparison: neither summary.json nor compare.json "

@@ -10,7 +10,8 @@
 
 namespace tutti::report {
 
-// What the page is given: "kind" ("comparison" or "run"), "verdict", "cells", "differences", "version". A
+// What the page is given: "kind" ("comparison" or "run"), "verdict", "cells", "differences", "version", and
+// of a study "study", its outcome. A
 // cell whose run is damaged says so in its "failure". Throws DataError where the folder is neither kind.
 nlohmann::json page_data(const std::filesystem::path& folder);
 

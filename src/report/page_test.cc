@@ -1,5 +1,6 @@
 #include "report/page.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -7,6 +8,7 @@
 #include "base/scratch_folder.h"
 #include "observe/event.h"
 #include "report/cells_fixture.h"
+#include "report/study.h"
 
 namespace tutti::report {
 namespace {
@@ -116,6 +118,33 @@ TEST_F(Page, RoundsAreThoseOfTheCollective) {
   ASSERT_EQ(schedules[0]["rounds"].size(), 4U);  // 2 (N - 1)
   for (const auto& round : schedules[0]["rounds"]) EXPECT_EQ(round.size(), 3U);
   EXPECT_FALSE(schedules[1].contains("rounds"));
+}
+
+TEST_F(Page, AStudyIsShownFromItsFolder) {
+  write_comparison();
+  EXPECT_FALSE(page_data(folder()).contains("study"));
+  Outcome outcome{.study = "made-up", .title = "A study", .claims = {{"it is so", "", "", true}}};
+  write(folder() / "study.json", nlohmann::json(outcome).dump());
+  EXPECT_EQ(page_data(folder())["study"]["claims"][0]["holds"], true);
+  for (const char* text : {"{", "{}", R"({"study":1})"}) {
+    write(folder() / "study.json", text);
+    EXPECT_THROW(write_page(folder()), DataError) << text;
+  }
+}
+
+TEST_F(Page, ManyRunsShowFewerSamplesOfEach) {
+  std::vector<Cell> cells;
+  std::string lines = R"({"rank":0,"role":"worker","cores":1,"network":7})"
+                      "\n";
+  for (int i = 0; i < 1000; ++i)
+    lines += fmt::format(R"({{"time":{},"cpu_seconds":1.0,"resident_bytes":5,"interfaces":{{}}}})", i) + "\n";
+  for (int n = 1; n <= 50; ++n) {
+    cells.push_back(fixture::cell("ring", n, 1));
+    write(folder() / cells.back().folder / "summary.json", cells.back().summary.dump());
+  }
+  write(folder() / "ring-1" / "samples-rank-0.jsonl", lines);
+  write(folder() / "compare.json", nlohmann::json(cells).dump());
+  EXPECT_EQ(page_data(folder())["cells"][0]["nodes"][0]["seconds"].size(), 77U);  // every 13th: at most 80
 }
 
 TEST_F(Page, ADamagedCellIsShownAsSuch) {

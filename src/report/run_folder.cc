@@ -34,8 +34,8 @@ std::int64_t for_each_object(const fs::path& path, const Use& use) {
 }
 
 // Every so many lines are one point.
-std::size_t stride(std::size_t points) {
-  return std::max<std::size_t>(1, (points + kMostPoints - 1) / kMostPoints);
+std::size_t stride(std::size_t lines, std::size_t points = kMostPoints) {
+  return std::max<std::size_t>(1, (lines + points - 1) / points);
 }
 
 // The loss as means over neighbouring steps.
@@ -75,7 +75,7 @@ nlohmann::json anatomy_of(const std::vector<StepDone>& steps) {
   return {{"compute", compute}, {"exposed", exposed}, {"hidden", hidden}, {"waiting", waiting}};
 }
 
-nlohmann::json read_node(const fs::path& path) {
+nlohmann::json read_node(const fs::path& path, std::size_t points) {
   nlohmann::json node;
   std::vector<nlohmann::json> samples;
   for_each_object(path, [&](const nlohmann::json& line) {
@@ -89,7 +89,7 @@ nlohmann::json read_node(const fs::path& path) {
   if (node.is_null() || samples.empty()) return nullptr;
   for (const char* key : {"time", "cpu_seconds", "resident_bytes"}) node[key] = nlohmann::json::array();
   node["interfaces"] = nlohmann::json::object();
-  const std::size_t each = stride(samples.size());
+  const std::size_t each = stride(samples.size(), std::min(points, kMostPoints));
   for (std::size_t i = 0; i < samples.size(); i += each) {
     const auto& s = samples[i];
     for (const char* key : {"time", "cpu_seconds", "resident_bytes"})
@@ -133,11 +133,11 @@ nlohmann::json read_metrics(const fs::path& run_folder) {
   return metrics;
 }
 
-nlohmann::json read_nodes(const fs::path& run_folder) {
+nlohmann::json read_nodes(const fs::path& run_folder, std::size_t points) {
   std::vector<nlohmann::json> nodes;
   for (const auto& entry : fs::directory_iterator(run_folder)) {
     if (!entry.path().filename().string().starts_with("samples-rank-")) continue;
-    if (auto node = read_node(entry.path()); !node.is_null()) nodes.push_back(std::move(node));
+    if (auto node = read_node(entry.path(), points); !node.is_null()) nodes.push_back(std::move(node));
   }
   std::ranges::sort(nodes, std::less(), [](const auto& n) { return n.value("rank", 0); });
   double began = std::numeric_limits<double>::max();

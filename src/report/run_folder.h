@@ -13,7 +13,8 @@ namespace tutti::report {
 nlohmann::json read_metrics(const std::filesystem::path& run_folder);
 
 // samples-rank-N.jsonl: for each process by rank "rank", "role", "cores", "network" and its samples,
-// "seconds" counted from the first of all, as arrays. Empty where nothing was sampled.
-nlohmann::json read_nodes(const std::filesystem::path& run_folder);
+// "seconds" counted from the first of all, as arrays of `points` at most, and never more than a picture can
+// show. Empty where nothing was sampled.
+nlohmann::json read_nodes(const std::filesystem::path& run_folder, std::size_t points);
 
 }  // namespace tutti::report

@@ -10,7 +10,7 @@
 namespace tutti::report {
 namespace {
 
-constexpr const char* kForm = "{:<17} {:>7} {:>9} {:>7} {:>8} {:>8} {:>11} {:>10} {:>10} {:>9} {}\n";
+constexpr const char* kForm = "{:<20} {:>7} {:>9} {:>7} {:>8} {:>8} {:>11} {:>10} {:>10} {:>9} {}\n";
 
 // How far the repeats lie from their median: "±2 %"; "-" where there is one.
 std::string spread(const Cell& c) {
@@ -24,7 +24,7 @@ std::string row(const Cell& c, const Cell* base) {
   const auto& s = c.summary;
   const auto accuracy = s.value("test_accuracy", nlohmann::json());
   const auto conditions = conditions_of(s);
-  return fmt::format(kForm, c.strategy, c.workers, fmt::format("{:.0f}", speed(c)), spread(c),
+  return fmt::format(kForm, label_of(c), c.workers, fmt::format("{:.0f}", speed(c)), spread(c),
                      base != nullptr ? fmt::format("{:.2f}x", speed(c) / speed(*base)) : "-",
                      fmt::format("{:.1f}", s.at("step_ms").at("median").get<double>()),
                      fmt::format("{:.2f}", s.at("exchange_ms").get<double>()),
@@ -55,7 +55,7 @@ std::string render_table(const std::vector<Cell>& cells, const std::vector<std::
     if (!c.summary.is_null()) {
       table += row(c, baseline(cells, c.model));
     } else {
-      table += fmt::format("{:<17} {:>7} {}\n", c.strategy, c.workers,
+      table += fmt::format("{:<20} {:>7} {}\n", label_of(c), c.workers,
                            !c.failure.empty()  ? " failed: " + c.failure
                            : i < states.size() ? " " + states[i]
                                                : " did not run");

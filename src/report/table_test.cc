@@ -50,6 +50,14 @@ TEST(Table, ModelsAreApartAndEachHasItsBaseline) {
   EXPECT_EQ(line_with(table, "large"), "large");
 }
 
+TEST(Table, AVariantIsNamedWithItsStrategy) {
+  auto sharded = cell("ps-sync", 2, 100);
+  sharded.variant = "2 servers";
+  EXPECT_EQ(name_of(sharded), "ps-sync, 2 servers at 2 workers");
+  EXPECT_EQ(nlohmann::json(sharded).get<Cell>().variant, "2 servers");
+  EXPECT_NE(line_with(render_table({sharded, cell("ps-sync", 2, 50)}), "ps-sync, 2 servers"), "");
+}
+
 TEST(Table, ADoubtIsSaidBelow) {
   auto doubtful = cell("ring", 2, 100);
   doubtful.doubt = "used other samples than ps-sync at 2 workers";

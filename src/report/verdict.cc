@@ -71,10 +71,10 @@ std::string accuracies(const Cell& fastest, const std::vector<const Cell*>& rank
   if (percent(best) - percent(least) < 1) return "";
   if (percent(best) - percent(&fastest) >= 1) {
     return fmt::format(" Its test accuracy is {:.1f} %; {} reaches {:.1f} % in as many steps.",
-                       percent(&fastest), best->strategy, percent(best));
+                       percent(&fastest), label_of(*best), percent(best));
   }
   return fmt::format(" In as many steps {} reaches a test accuracy of {:.1f} %, {} only {:.1f} %.",
-                     best->strategy, percent(best), least->strategy, percent(least));
+                     label_of(*best), percent(best), label_of(*least), percent(least));
 }
 
 std::string speed_up(const Cell& best, const std::vector<Cell>& cells, const std::string& who = "it") {
@@ -99,15 +99,15 @@ std::string verdict_of(const std::vector<Cell>& cells, const std::string& model)
         "No strategy stands out: all are within {:.0f} % at {} workers; a step waits at most {:.2f} ms for "
         "its exchange{}.{}",
         (ratio - 1) * 100 + 0.5, best.workers, most,
-        speed_up(best, cells, "the fastest, " + best.strategy + ","), accuracies(best, ranked));
+        speed_up(best, cells, "the fastest, " + label_of(best) + ","), accuracies(best, ranked));
   }
   std::vector<std::string> close;
   for (const Cell* c : ranked) {
-    if (c != &best && too_close(best, *c)) close.push_back(c->strategy);
+    if (c != &best && too_close(best, *c)) close.push_back(label_of(*c));
   }
   return fmt::format(
-      "{}: {:.2f} times the throughput of {} at {} workers; {}{}.{}{}", best.strategy, ratio, worst.strategy,
-      best.workers, reason(best, worst), speed_up(best, cells),
+      "{}: {:.2f} times the throughput of {} at {} workers; {}{}.{}{}", label_of(best), ratio,
+      label_of(worst), best.workers, reason(best, worst), speed_up(best, cells),
       close.empty() ? "" : fmt::format(" As fast, as far as this can tell: {}.", fmt::join(close, ", ")),
       accuracies(best, ranked));
 }

@@ -34,9 +34,28 @@ optim::Schedule schedule_of(const config::TrainConfig& c, const RunPlan& plan) {
 
 }  // namespace
 
+std::int64_t batch_of(const config::TrainConfig& c) {
+  return c.global_batch > 0 ? c.global_batch / c.workers : c.batch * c.accumulate;
+}
+
+double pace_of(const config::TrainConfig& c, const models::ModelInfo& model) {
+  auto own = model.own;
+  const auto asked = model.complete(options_of(c));
+  // Neither changes what is computed by much.
+  own.classes = asked.classes;
+  own.vocabulary = asked.vocabulary;
+  if (asked != own) {
+    throw ConfigError(
+        fmt::format("--device-tflops {}: the operations of {} are known for its own sizes only; use --pace",
+                    c.device_tflops, model.name));
+  }
+  // Backward computes twice what forward does: for what comes in, and for the weights.
+  return 3 * model.flops_per_sample * static_cast<double>(batch_of(c)) / (c.device_tflops * 1e12) * 1000;
+}
+
 RunPlan make_plan(const config::TrainConfig& c, std::size_t samples) {
   RunPlan plan;
-  plan.batch = c.global_batch > 0 ? c.global_batch / c.workers : c.batch * c.accumulate;
+  plan.batch = batch_of(c);
   plan.micro_batch = plan.batch / c.accumulate;
   const auto n = static_cast<std::int64_t>(samples);
   if (plan.batch > n / c.workers) {
@@ -85,6 +104,7 @@ exchange::Tuning tuning_of(const config::TrainConfig& c) {
   const int pushers = c.local_aggregation ? 1 : c.workers;
   exchange::Tuning t{.partitions = config::parse_partitions(c),
                      .local_aggregation = c.local_aggregation,
+                     .whole_tables = c.no_sparse,
                      .sync_every = c.sync_every,
                      .moving_rate = c.moving_rate > 0 ? c.moving_rate : 0.9 / c.workers,
                      .clip_norm = c.clip_norm};

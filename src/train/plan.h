@@ -22,6 +22,13 @@ struct RunPlan {
   bool ends_epoch(std::int64_t steps_done) const { return steps_done % steps_per_epoch == 0; }
 };
 
+// Samples of a worker's step.
+std::int64_t batch_of(const config::TrainConfig& config);
+
+// How many milliseconds a device of --device-tflops computes a worker's step. Throws ConfigError if the
+// network has another size than the one whose operations are known.
+double pace_of(const config::TrainConfig& config, const models::ModelInfo& model);
+
 // Throws ConfigError if a global batch has more samples than the data, or a schedule ends before the run.
 RunPlan make_plan(const config::TrainConfig& config, std::size_t samples);
 

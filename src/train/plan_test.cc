@@ -40,6 +40,20 @@ TEST(RunPlan, MicroBatchesMakeTheBatchLarger) {
   EXPECT_EQ(make_plan(c, 3000).micro_batch, 10);
 }
 
+TEST(RunPlan, ADevicesPaceIsThreeForwardPassesOfTheBatch) {
+  config::TrainConfig c;
+  c.model = "resnet50";
+  c.batch = 32;
+  c.device_tflops = 2;
+  const auto& model = models::find_model(c.model);
+  const double pace = pace_of(c, model);
+  EXPECT_DOUBLE_EQ(pace, 3 * model.flops_per_sample * 32 / 2e12 * 1000);
+  c.classes = 10;
+  EXPECT_DOUBLE_EQ(pace_of(c, model), pace);
+  c.image_size = 32;  // what that computes is not known
+  EXPECT_THROW(pace_of(c, model), ConfigError);
+}
+
 TEST(RunPlan, BatchLargerThanTheDataIsRefused) {
   config::TrainConfig c;
   c.batch = 101;

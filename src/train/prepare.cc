@@ -52,15 +52,15 @@ void check_same_run(const config::TrainConfig& now, const config::TrainConfig& t
   const nlohmann::json a = now;
   const nlohmann::json b = then;
   for (const char* key :
-       {"model",          "classes",      "image_size", "vocabulary",    "embedding",      "hidden",
-        "unroll",         "sampled",      "data",       "strategy",      "workers",        "batch",
-        "global_batch",   "optimizer",    "lr",         "momentum",      "beta1",          "beta2",
-        "alpha",          "trust",        "epsilon",    "weight_decay",  "scale_lr",       "warmup_steps",
-        "schedule",       "step_size",    "gamma",      "min_lr",        "schedule_steps", "label_smoothing",
-        "accumulate",     "clip_norm",    "precision",  "seed",          "servers",        "server_role",
-        "backup_workers", "staleness",    "damp_stale", "pace_ms",       "sync_every",     "moving_rate",
-        "partitions",     "bucket_bytes", "algorithm",  "transport",     "memory_format",  "threads",
-        "crop",           "flip",         "cutout",     "sync_batchnorm"}) {
+       {"model",          "classes",      "image_size", "vocabulary",     "embedding",      "hidden",
+        "unroll",         "sampled",      "data",       "strategy",       "workers",        "batch",
+        "global_batch",   "optimizer",    "lr",         "momentum",       "beta1",          "beta2",
+        "alpha",          "trust",        "epsilon",    "weight_decay",   "scale_lr",       "warmup_steps",
+        "schedule",       "step_size",    "gamma",      "min_lr",         "schedule_steps", "label_smoothing",
+        "accumulate",     "clip_norm",    "precision",  "seed",           "servers",        "server_role",
+        "backup_workers", "staleness",    "damp_stale", "pace_ms",        "sync_every",     "moving_rate",
+        "partitions",     "bucket_bytes", "algorithm",  "transport",      "memory_format",  "threads",
+        "crop",           "flip",         "cutout",     "sync_batchnorm", "no_sparse",      "no_overlap"}) {
     if (a[key] != b[key]) {
       throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
                                     b[key].dump(), a[key].dump()));
@@ -277,6 +277,10 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   if (c.clip_norm > 0 && model.phases > 1) {
     throw ConfigError(fmt::format("--clip-norm {} is for models that learn in one phase; {} has {}",
                                   c.clip_norm, model.name, model.phases));
+  }
+  if (c.device_tflops > 0) {
+    c.pace_ms = pace_of(c, model);
+    c.device_tflops = 0;
   }
   resolve_servers(strategy, model, c);
   target_of(c, model);

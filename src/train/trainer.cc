@@ -27,6 +27,9 @@ namespace {
 
 using observe::Lane;
 
+// Samples of a rehearsal; batch norm needs more than one.
+constexpr std::size_t kRehearsed = 2;
+
 class Trainer {
  public:
   Trainer(const Setup& setup, net::Transport& everyone, observe::EventSink& sink, net::Transport* neighbours)
@@ -130,12 +133,16 @@ class Trainer {
     }
     replica_->buckets.on_gradient([this](grad::ParamId id) {
       if (accumulating_) return;
-      pacer_ && pacer_->rehearsing() ? pacer_->note(id) : exchange().on_gradient(id);
+      pacer_ && pacer_->rehearsing() ? pacer_->note(id) : announce(id);
     });
     replica_->tables.on_gradient([this](std::size_t table) {
       if (accumulating_) return;
       pacer_ && pacer_->rehearsing() ? pacer_->note_table(table) : rows()->on_gradient(table);
     });
+  }
+
+  void announce(grad::ParamId id) {
+    if (!config_.no_overlap) exchange().on_gradient(id);
   }
 
   // The fraction of each embedding's rows that a worker's step reads, as the first batch has it.
@@ -256,7 +263,10 @@ class Trainer {
   // Computes a step that does not count, to learn where in a step each gradient comes.
   void rehearse(const data::Batch& batch) {
     pacer_->begin_rehearsal();
-    if (batch.count > 0) forward_and_backward(batch);
+    data::Batch few = batch;
+    // Rows are those that all samples read; where there are none, a few show the order as well.
+    if (rows() == nullptr) few.count = std::min(few.count, kRehearsed);
+    if (few.count > 0) forward_and_backward(few);
     pacer_->end_rehearsal();
   }
 
@@ -269,7 +279,7 @@ class Trainer {
             const auto& buckets = replica_->buckets;
             for (; phase < buckets.layout(buckets.bucket_of(id)).phase; ++phase)
               exchange().finish_phase(phase);
-            exchange().on_gradient(id);
+            announce(id);
           },
           [this](std::size_t table) { rows()->on_gradient(table); });
       return std::nullopt;
@@ -404,7 +414,7 @@ class Trainer {
     if (together_ && (epoch_done || due || to_evaluate)) buffers_.average(all_);
     if (to_evaluate && (together_ || first())) evaluate_now(steps_seen_, together_ ? &all_ : nullptr);
     if (target_ && end_here(to_evaluate)) return;
-    if (first() && due) {
+    if (first() && due && !config_.no_checkpoint) {
       exchange().fetch_state();
       save(steps_seen_);
     }
@@ -444,7 +454,7 @@ class Trainer {
     buffers_.average(all_);
     const bool just_evaluated = over_ && together_;
     if (!config_.no_evaluate && !just_evaluated) evaluate_now(last_step_, &all_);
-    if (first()) save(last_step_);
+    if (first() && !config_.no_checkpoint) save(last_step_);
   }
 
   void evaluate_now(std::int64_t done, collectives::Communicator* all) {

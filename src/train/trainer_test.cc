@@ -145,6 +145,41 @@ TEST_F(TrainerTest, PacedStepsOfPhasesAreExchanged) {
   EXPECT_GT(s["bytes_sent_per_worker"], 0);
 }
 
+TEST_F(TrainerTest, WithoutOverlapTheSameGradientsAreExchanged) {
+  for (const char* strategy : {"allreduce", "ps-sync"}) {
+    auto c = config(strategy, 2);
+    c.strategy = strategy;
+    const auto overlapped = train_here(c);
+    c.no_overlap = true;
+    EXPECT_EQ(train_here(c)["parameters_sha256"], overlapped["parameters_sha256"]) << strategy;
+  }
+}
+
+TEST_F(TrainerTest, APacedRunOfADeviceKeepsItsPaceAndNoCheckpoint) {
+  auto c = config("device", 2);
+  c.device_tflops = 10;
+  c.no_checkpoint = true;
+  const auto s = train_here(c);
+  EXPECT_GT(s["pace_ms"], 0);
+  EXPECT_EQ(s["config"]["pace_ms"], s["pace_ms"]);
+  EXPECT_EQ(s["config"]["device_tflops"], 0);
+  EXPECT_GE(s["step_ms"]["median"], s["pace_ms"]);
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(c.out) / "checkpoints"));
+}
+
+TEST_F(TrainerTest, TablesTravelWholeWhereThatIsAskedFor) {
+  auto c = config("rows", 2);
+  c.model = "wide-deep";
+  c.data = "synthetic";
+  c.strategy = "ps-sync";
+  const auto rows = train_here(c);
+  c.no_sparse = true;
+  const auto whole = train_here(c);
+  EXPECT_TRUE(rows.contains("partitions"));
+  EXPECT_FALSE(whole.contains("partitions"));
+  EXPECT_GT(whole["bytes_sent_per_worker"], rows["bytes_sent_per_worker"]);
+}
+
 TEST_F(TrainerTest, FiguresOfTheModelAreInTheSummary) {
   auto c = config("words", 2);
   c.model = "lstm-lm";

@@ -1,7 +1,11 @@
 // What the page is given, and how it is said.
 
 const report = JSON.parse(document.getElementById("data").textContent);
-report.cells.forEach((cell, index) => { cell.index = index; });
+// What a cell is called and coloured by is its strategy with its variant.
+report.cells.forEach((cell, index) => {
+  cell.index = index;
+  if (cell.variant) cell.strategy = `${cell.strategy}, ${cell.variant}`;
+});
 
 const models = [...new Set(report.cells.map((cell) => cell.model))];
 const strategies = [...new Set(report.cells.map((cell) => cell.strategy))];

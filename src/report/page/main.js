@@ -83,7 +83,7 @@ function storedTheme() {
 }
 
 const first = report.cells.find(ended);
-const title = report.kind === "run" && first ? `${first.model} under ${first.strategy}, ${first.workers} worker${first.workers === 1 ? "" : "s"}` : `${models.join(", ")}${first ? ` on ${first.summary.data}` : ""}`;
+const title = report.study ? report.study.title : report.kind === "run" && first ? `${first.model} under ${first.strategy}, ${first.workers} worker${first.workers === 1 ? "" : "s"}` : `${models.join(", ")}${first ? ` on ${first.summary.data}` : ""}`;
 document.getElementById("headline").textContent = title;
 document.title = `${title} – tutti`;
 document.getElementById("subtitle").textContent = [
@@ -92,6 +92,7 @@ document.getElementById("subtitle").textContent = [
 ].filter(Boolean).join(" · ");
 document.getElementById("footer").textContent = `Made by tutti ${report.version} from this folder's files; everything shown was measured in these runs.`;
 
+if (report.study) addStudy(report.study);
 if (report.verdict) {
   main.append(make("section", { class: "card verdict", "aria-label": "Verdict" }, make("div", { class: "label" }, "Verdict"), report.verdict.split("\n").map((text) => make("p", {}, text))));
 }

@@ -1,0 +1,44 @@
+// Running the cells of a comparison or a study, one after another, shown as a table while it grows.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/live_table.h"
+#include "lab/compare.h"
+#include "launch/launcher.h"
+#include "train/prepare.h"
+
+namespace tutti::cli {
+
+class Comparison {
+ public:
+  // Checks all runs, before the first begins. `again` runs also what has finished in `folder`. Throws
+  // ConfigError, DataError.
+  Comparison(std::string folder, std::vector<lab::PlannedRun> runs, bool again);
+
+  // Runs what is missing. What fails is said in its cell and does not stop the others. Returns the exit code
+  // where it was interrupted, with what has finished kept.
+  std::optional<int> run();
+
+  const std::vector<report::Cell>& cells() const { return cells_; }
+  const std::string& folder() const { return folder_; }
+  // The cells as JSON.
+  std::filesystem::path path() const { return std::filesystem::path(folder_) / "compare.json"; }
+  // Whether every cell has ended well and counts.
+  bool well() const;
+
+ private:
+  train::Prepared prepare(std::size_t cell, std::size_t repeat) const;
+  launch::Outcome run_one(std::size_t cell, std::size_t repeat, LiveTable& table);
+  void save();
+
+  const std::string folder_;
+  const bool again_;
+  std::vector<report::Cell> cells_;
+  std::vector<config::TrainConfig> configs_;  // by cell
+};
+
+}  // namespace tutti::cli

@@ -1,0 +1,136 @@
+// Study C: DeepFam on protein sequences, alone, under TensorFlow's servers, Horovod and Parallax, and their
+// checkpoints compared value by value.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lab/studies/studies.h"
+
+namespace tutti::lab::studies {
+namespace {
+
+constexpr const char* kModel = "deepfam";
+
+struct Architecture {
+  const char* strategy;
+  int workers;
+  const char* theirs;
+};
+constexpr Architecture kArchitectures[] = {{"local", 1, "no distribution"},
+                                           {"ps-sync", 2, "TensorFlow's parameter server"},
+                                           {"allreduce", 2, "Horovod"},
+                                           {"hybrid", 2, "Parallax"}};
+
+std::vector<PlannedRun> plan(Scale scale, const std::string& folder) {
+  const bool full = scale == Scale::full;
+  std::vector<PlannedRun> runs;
+  for (const Architecture& a : kArchitectures) {
+    config::TrainConfig c;
+    c.model = kModel;
+    c.data = "gpcr";
+    c.strategy = a.strategy;
+    c.workers = a.workers;
+    c.global_batch = full ? 100 : 16;
+    c.lr = 0.001;
+    c.steps = full ? 200 : 20;
+    c.evaluate_every = full ? 10 : 20;
+    c.checkpoint_every = full ? 100 : 0;
+    c.threads = 1;
+    runs.push_back(planned(folder, c));
+  }
+  return runs;
+}
+
+const Cell* cell_of(const std::vector<Cell>& cells, const Architecture& a) {
+  return find_cell(cells, {kModel, a.strategy, a.workers});
+}
+
+// How far the last checkpoints of two cells are apart, in words; empty where that is not known.
+std::string apart(const Evidence& evidence, const Cell& first, const Cell& second) {
+  if (first.summary.at("parameters_sha256") == second.summary.at("parameters_sha256")) return "the same bits";
+  for (const auto& row : evidence.differences) {
+    const bool these = &evidence.cells[row.at("first").get<std::size_t>()] == &first &&
+                       &evidence.cells[row.at("second").get<std::size_t>()] == &second;
+    if (!these || !row.contains("differing")) continue;
+    return fmt::format("{} of {} values differ, by at most {} ULPs", row.at("differing").get<std::int64_t>(),
+                       row.at("elements").get<std::int64_t>(), row.at("max_ulps").get<std::uint64_t>());
+  }
+  return "other bits";
+}
+
+// Of two distributed runs, from the same weights and samples.
+report::Claim equal(const Evidence& evidence, report::Claim claim, const Architecture& a,
+                    const Architecture& b) {
+  const Cell* first = cell_of(evidence.cells, a);
+  const Cell* second = cell_of(evidence.cells, b);
+  if (first == nullptr || second == nullptr) return claim;
+  claim.ours = apart(evidence, *first, *second);
+  claim.holds = claim.ours == "the same bits";
+  return claim;
+}
+
+report::Claim begin_equal(const std::vector<Cell>& cells) {
+  report::Claim claim{
+      "All begin with the same weights", "the checkpoints after 0 steps are compared", "", {}};
+  std::vector<std::string> digests;
+  for (const Architecture& a : kArchitectures) {
+    if (const Cell* cell = cell_of(cells, a))
+      digests.push_back(cell->summary.value("initial_parameters_sha256", ""));
+  }
+  if (digests.size() < 2) return claim;
+  claim.holds = std::ranges::all_of(digests, [&](const auto& d) { return d == digests[0]; });
+  claim.ours = fmt::format("{} runs, {}", digests.size(), *claim.holds ? "one digest" : "several digests");
+  return claim;
+}
+
+report::Outcome conclude(const Evidence& evidence) {
+  const auto& cells = evidence.cells;
+  report::Outcome out;
+  out.claims = {begin_equal(cells),
+                equal(evidence, {"Horovod and Parallax end with equal checkpoints", "equal", "", {}},
+                      kArchitectures[2], kArchitectures[3]),
+                equal(evidence,
+                      {"A synchronous parameter server ends with the same checkpoint as all-reduce",
+                       "different; explained by workers that do not wait, though all three are synchronous",
+                       "",
+                       {}},
+                      kArchitectures[1], kArchitectures[2])};
+  report::StudyTable table{
+      "Time of a step and test accuracy at the end (they have curves, no numbers)",
+      {"architecture", "workers", "step ms", "theirs", "test accuracy", "theirs", "weights"},
+      {}};
+  report::Chart chart{"Test accuracy against steps", "step", "accuracy", {}};
+  for (const Architecture& a : kArchitectures) {
+    const Cell* cell = cell_of(cells, a);
+    if (cell == nullptr) continue;
+    table.rows.push_back({fmt::format("{} ({})", a.strategy, a.theirs), a.workers,
+                          cell->summary.at("step_ms").at("median"), nullptr,
+                          or_null(figure(cell, "test_accuracy")), nullptr,
+                          cell->summary.at("parameters_sha256").get<std::string>().substr(0, 8)});
+    report::Line line{a.strategy, {}, false};
+    for (const auto& e : cell->summary.value("evaluations", nlohmann::json::array()))
+      line.points.emplace_back(e.at("step").get<double>(), e.value("accuracy", 0.0));
+    chart.lines.push_back(std::move(line));
+  }
+  out.tables = {std::move(table)};
+  out.charts = {std::move(chart)};
+  return out;
+}
+
+}  // namespace
+
+Study deepfam() {
+  return {.name = "deepfam",
+          .title = "TensorFlow's servers, Horovod and Parallax on DeepFam, checkpoint by checkpoint",
+          .ran =
+              "Theirs: a CNN for protein families on GPCR sequences, 200 steps, Adam 0.001, batch 100, "
+              "dropout and "
+              "batch norm as in inference, data not cut into parts. Ours: the same network as its authors "
+              "describe "
+              "it, batch 100 of all workers together (quick: 20 steps of 16), one thread a worker, data in "
+              "parts.",
+          .plan = plan,
+          .conclude = conclude};
+}
+
+}  // namespace tutti::lab::studies

@@ -1,0 +1,92 @@
+#include "lab/study.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "lab/studies/studies.h"
+
+namespace tutti::lab {
+namespace {
+
+// "2 servers" as a part of a folder's name.
+std::string as_word(std::string text) {
+  std::ranges::replace(text, ' ', '-');
+  return text;
+}
+
+template <typename T>
+void add_once(std::vector<T>& list, const T& value) {
+  if (std::ranges::find(list, value) == list.end()) list.push_back(value);
+}
+
+}  // namespace
+
+std::span<const Study> all_studies() {
+  static const Study kStudies[] = {
+      studies::cloud_architectures(), studies::mpi_mnist(),  studies::deepfam(), studies::rnn(),
+      studies::horovod_ray(),         studies::parallax_lm()};
+  return kStudies;
+}
+
+const Study& find_study(std::string_view name) {
+  const auto all = all_studies();
+  const auto found = std::ranges::find(all, name, &Study::name);
+  if (found != all.end()) return *found;
+  std::vector<std::string_view> names;
+  for (const Study& s : all) names.push_back(s.name);
+  throw ConfigError(fmt::format("unknown study '{}'; there are: {}", name, fmt::join(names, ", ")));
+}
+
+PlannedRun planned(const std::string& folder, const config::TrainConfig& config, const std::string& variant,
+                   int repeats) {
+  Cell cell{config.strategy, config.workers, "", nullptr, "", config.model};
+  cell.variant = variant;
+  cell.folder = fmt::format("{}/{}-{}{}-{}", folder, config.model, config.strategy,
+                            variant.empty() ? "" : "-" + as_word(variant), config.workers);
+  for (int r = 1; r <= repeats; ++r) {
+    cell.repeats.push_back({r == 1 ? cell.folder : fmt::format("{}-repeat-{}", cell.folder, r), nullptr});
+  }
+  return {std::move(cell), config};
+}
+
+const Cell* find_cell(const std::vector<Cell>& cells, const Which& which) {
+  const auto found = std::ranges::find_if(cells, [&](const Cell& c) {
+    return c.model == which.model && label_of(c) == which.label && c.workers == which.workers &&
+           !c.summary.is_null() && c.doubt.empty();
+  });
+  return found == cells.end() ? nullptr : &*found;
+}
+
+std::optional<double> figure(const Cell* cell, const char* key) {
+  if (cell == nullptr || !cell->summary.contains(key) || !cell->summary[key].is_number()) return std::nullopt;
+  return cell->summary[key].get<double>();
+}
+
+nlohmann::json or_null(std::optional<double> number) {
+  return number ? nlohmann::json(*number) : nlohmann::json();
+}
+
+std::vector<std::string> models_of(const std::vector<Cell>& cells) {
+  std::vector<std::string> models;
+  for (const Cell& c : cells) add_once(models, c.model);
+  return models;
+}
+
+std::vector<std::string> labels_of(const std::vector<Cell>& cells, const std::string& model) {
+  std::vector<std::string> labels;
+  for (const Cell& c : cells) {
+    if (c.model == model) add_once(labels, label_of(c));
+  }
+  return labels;
+}
+
+std::vector<int> workers_of(const std::vector<Cell>& cells) {
+  std::vector<int> counts;
+  for (const Cell& c : cells) add_once(counts, c.workers);
+  std::ranges::sort(counts);
+  return counts;
+}
+
+}  // namespace tutti::lab

@@ -1,0 +1,63 @@
+// A study: its claims, tables and figures, with its own numbers beside ours.
+
+const words = { true: ["confirmed", "good"], false: ["not confirmed", "bad"], null: ["not measured", "quiet"] };
+
+function claimRow(claim) {
+  const [word, kind] = words[String(claim.holds)];
+  return make("tr", {}, make("th", { scope: "row", class: "claim" }, claim.text), make("td", { class: `text ${kind}` }, word),
+    make("td", { class: "text" }, claim.reported || "–"), make("td", { class: "text" }, claim.ours || "–"));
+}
+
+// As many digits as say something.
+function figureOf(value) {
+  if (value === null) return "–";
+  if (typeof value !== "number") return value;
+  if (Number.isInteger(value)) return whole.format(value);
+  const size = Math.abs(value);
+  return number(value, size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 ? 2 : 4);
+}
+
+const studyTable = ({ title, header, rows }) => table(title, header.map((text, i) => [text, rows.every((row) => typeof row[i] === "string") ? "text" : ""]),
+  rows.map((row) => make("tr", {}, make("th", { scope: "row" }, figureOf(row[0])), row.slice(1).map((value) => make("td", { class: typeof value === "string" ? "plain" : "" }, figureOf(value))))));
+
+// Lines of ours in the colours of their strategies, where they are one; dashed: theirs, or what theory says.
+function drawStudy(chart, rows, width) {
+  const names = chart.lines.map((line) => line.name);
+  const color = { domain: names, range: names.map((name, i) => lineColor(chart, i)) };
+  const dashed = new Set(chart.lines.filter((line) => line.reference).map((line) => line.name));
+  return Plot.plot({
+    width, height: narrow(width) ? 250 : 300, marginTop: 30, marginLeft: 60, marginRight: 18, marginBottom: 40,
+    x: { label: chart.x, ...(rows.every((row) => Number.isInteger(row.x) && row.x <= 16) ? wholeTicks(rows, "x") : {}) },
+    y: { label: chart.y, grid: true, zero: true, ticks: 6, tickFormat: "~s" }, color,
+    marks: [
+      ...[false, true].map((reference) => Plot.lineY(rows.filter((row) => dashed.has(row.line) === reference), { x: "x", y: "y", z: "line", stroke: "line", strokeWidth: 2, strokeDasharray: reference ? "5 4" : null })),
+      Plot.dot(rows.filter((row) => !dashed.has(row.line)), { x: "x", y: "y", fill: "line", r: 4 }),
+      Plot.tip(rows, Plot.pointer({ x: "x", y: "y", title: (row) => `${row.line}\n${chart.x} ${figureOf(row.x)}: ${figureOf(row.y)}`, fill: "var(--card)", stroke: "var(--line)" })),
+    ],
+  });
+}
+
+const lineColor = (chart, i) => {
+  const { name, reference } = chart.lines[i];
+  if (reference) return grey;
+  return strategies.includes(name) ? colorOf(name) : palette[i % palette.length];
+};
+
+const noteOf = (chart) => [
+  chart.lines.some((line) => line.reference) ? "Ours in full lines; dashed: theirs, or what theory says." : "",
+  report.cells.some((cell) => ended(cell) && cell.summary.emulated) ? "On emulated links." : "",
+  report.cells.some((cell) => ended(cell) && cell.summary.pace_ms > 0) ? "Computing is paced, not done." : "",
+].filter(Boolean).join(" ");
+
+function addStudy(study) {
+  const holding = study.claims.filter((claim) => claim.holds).length;
+  const section = addSection("study", "The study", `${study.ran}${study.quick ? " A quick run: a part of the study's own." : ""}`, { figuresOnly: false });
+  const claims = table(`${holding} of ${study.claims.length} claims are confirmed by these runs.`, [["claim"], ["", "text"], ["they reported", "text"], ["ours", "text"]], study.claims.map(claimRow), { className: "claims" });
+  section.grid.append(make("div", { class: "wide" }, claims), ...study.tables.map((t) => make("div", { class: "wide" }, studyTable(t))));
+  study.charts.forEach((chart, i) => addFigure({
+    section, id: `study-${i + 1}`, title: chart.title, note: noteOf(chart),
+    keys: () => chart.lines.map((line, k) => [line.name, lineColor(chart, k), line.reference]),
+    rows: () => chart.lines.flatMap((line) => line.points.map(([x, y]) => ({ line: line.name, x, y }))),
+    draw: (rows, width) => drawStudy(chart, rows, width),
+  }));
+}
