@@ -32,7 +32,7 @@ class Comparison {
 
  private:
   train::Prepared prepare(std::size_t cell, std::size_t repeat) const;
-  launch::Outcome run_one(std::size_t cell, std::size_t repeat, LiveTable& table);
+  launch::Outcome run_one(std::size_t i, std::size_t repeat, LiveTable& table);
   void save();
 
   const std::string folder_;
