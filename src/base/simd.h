@@ -14,7 +14,7 @@
 namespace tutti {
 
 // Rows that are read in no order come from far; asked for this many rows ahead they come together.
-inline constexpr std::size_t kRowsAhead = 8;
+inline constexpr std::size_t kRowsAhead = 16;
 
 // Begins to load `count` floats at `row`, for writing.
 inline void prefetch_row(const float* row, std::size_t count) {

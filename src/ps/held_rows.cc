@@ -86,9 +86,10 @@ void HeldRows::follow(Held& held, const Ruling& ruling) {
     optim::step_rows(desk_.options.optimizer, held.lr[static_cast<std::size_t>(ruling.update_from[0])],
                      held.ledger.version(), held.part.width, mean.rows, held.values, mean.values, state);
   }
+  std::vector<float> nothing;
   for (const Answer& a : ruling.answers) {
     desk_.report.max_lead = std::max(desk_.report.max_lead, a.lead);
-    reply(a.worker, {.verb = Verb::counted, .piece = held.id, .version = held.ledger.version()}, {});
+    reply(a.worker, {.verb = Verb::counted, .piece = held.id, .version = held.ledger.version()}, nothing);
   }
   held.patience.note(held.ledger, ruling);
 }
@@ -97,26 +98,31 @@ void HeldRows::on_pull(Rank from, const Header& header) {
   const Held& held = find(from, header);
   receive_row_numbers(from, header, held, wanted_);
   const std::size_t width = held.part.width;
-  std::vector<float> values(wanted_.size() * width);
+  picked_.resize(wanted_.size() * width);
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     if (i + kRowsAhead < wanted_.size())
       prefetch_row(held.values.data() + wanted_[i + kRowsAhead] * width, width);
-    std::copy_n(held.values.data() + wanted_[i] * width, width, values.data() + i * width);
+    std::copy_n(held.values.data() + wanted_[i] * width, width, picked_.data() + i * width);
   }
   reply(to_int(from),
         {.verb = Verb::rows, .piece = held.id, .slot = header.slot, .version = held.ledger.version()},
-        std::move(values));
+        picked_);
 }
 
-// Rows go before pieces: forward reads a table first, and somebody may be waiting to be counted.
-void HeldRows::reply(int worker, Header header, std::vector<float> values) {
+// In shared memory rows leave at once, while they are still in the cache. Where they travel they are left to
+// the outbox, before all pieces: forward reads a table first, and somebody may be waiting to be counted.
+void HeldRows::reply(int worker, Header header, std::vector<float>& values) {
   constexpr auto kFirst = std::numeric_limits<std::uint32_t>::max();
-  const auto shared = std::make_shared<const std::vector<float>>(std::move(values));
-  header.bytes = shared->size() * sizeof(float);
-  desk_.outbox.post(kFirst, [this, worker, header, shared] {
+  header.bytes = values.size() * sizeof(float);
+  const auto send_values = [this, worker, header](std::span<const float> rows) {
     desk_.bytes_sent += header.bytes;
-    send(desk_.transport, Rank{worker}, header, std::as_bytes(std::span(*shared)), {"sending rows"});
-  });
+    send(desk_.transport, Rank{worker}, header, std::as_bytes(rows), {"sending rows"});
+  };
+  if (desk_.transport.peer_memory() != nullptr) {
+    return desk_.outbox.send_now([&] { send_values(values); });
+  }
+  const auto own = std::make_shared<const std::vector<float>>(std::move(values));
+  desk_.outbox.post(kFirst, [send_values, own] { send_values(*own); });
 }
 
 void HeldRows::on_start(Rank from, const Header& header) {

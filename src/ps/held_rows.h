@@ -42,12 +42,14 @@ class HeldRows {
                            std::vector<std::uint32_t>& rows);
   void receive_rows(Rank from, const Header& header, const Held& held, RowGradients& into);
   void follow(Held& held, const Ruling& ruling);
-  void reply(int worker, Header header, std::vector<float> values);
+  // May take the values.
+  void reply(int worker, Header header, std::vector<float>& values);
 
   Desk& desk_;
   std::vector<std::unique_ptr<Held>> parts_;  // by id; empty for other servers'
   RowGradients unwanted_;                     // read, and not used
   std::vector<std::uint32_t> wanted_;         // rows that a worker pulls
+  std::vector<float> picked_;                 // what they hold
 };
 
 }  // namespace tutti::ps
