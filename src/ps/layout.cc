@@ -54,8 +54,8 @@ std::vector<std::vector<std::size_t>> sending_order(std::span<const Piece> piece
   for (auto& ids : order) {
     for (std::size_t first = 0; first < ids.size(); first += s) {
       const auto round = std::span(ids).subspan(first, std::min(s, ids.size() - first));
-      std::ranges::rotate(round, round.begin() + static_cast<std::ptrdiff_t>(
-                                                     static_cast<std::size_t>(worker) % round.size()));
+      const auto turn = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(worker) % round.size());
+      std::rotate(round.begin(), round.begin() + turn, round.end());
     }
   }
   return order;
