@@ -84,7 +84,7 @@ class PageInBrowser(unittest.TestCase):
             self.assertGreater(len(svg.find_elements(By.CSS_SELECTOR, "path, rect, line")), 3, figure.get_attribute("id"))
             self.assertNotEqual(svg.get_attribute("aria-label"), "")
             self.assertNotIn("NaN", svg.get_attribute("outerHTML"), figure.get_attribute("id"))
-        self.assertEqual(len(self.all("#results tbody tr")), 3)
+        self.assertEqual(len(self.all("#results tbody tr")), 5)
         self.assertTrue(self.one(".verdict p").text)
 
     def test_the_theme_follows_its_switch(self):
@@ -118,7 +118,7 @@ class PageInBrowser(unittest.TestCase):
         self.one('.chip[data-strategy="ring"]').click()
         self.assertEqual(bars(), before)
         Select(self.one("#workers")).select_by_value("1")
-        self.assertEqual(bars(), 1)
+        self.assertEqual(bars(), 3)
         self.assertFalse(self.one("#schedule").is_displayed())  # alone there is nothing to exchange
 
     def test_a_phone_shows_it_without_scrolling_sideways(self):

@@ -353,9 +353,10 @@ TEST_F(Program, CompareEndsWithATableOfAllCells) {
                        "--steps", "3", "--batch", "16", "--out", out().string()});
   EXPECT_EQ(e.code, 0) << e.error;
   const auto cells = nlohmann::json::parse(read_file(out() / "compare.json"));
-  ASSERT_EQ(cells.size(), 2U);
-  EXPECT_EQ(cells[1]["summary"]["workers"], 2);
-  EXPECT_EQ(cells[0]["summary"]["config"]["threads"], cells[1]["summary"]["config"]["threads"]);
+  ASSERT_EQ(cells.size(), 3U);
+  EXPECT_EQ(cells[1]["summary"]["workers"], 1);
+  EXPECT_EQ(cells[2]["summary"]["workers"], 2);
+  EXPECT_EQ(cells[0]["summary"]["config"]["threads"], cells[2]["summary"]["config"]["threads"]);
   EXPECT_NE(e.out.find("samples/s"), std::string::npos);
   EXPECT_EQ(e.out.find("DIFFER"), std::string::npos);
 }
