@@ -114,7 +114,7 @@ def allreduce_target(text, ours, theirs, ranks, wanted, sizes):
 
 
 def training_target(text, ours, theirs, wanted):
-    def measure(_, cells, __):
+    def measure(_, cells, *__):
         if ours not in cells or theirs not in cells:
             return None
         return cells[ours]["samples_per_second"] / cells[theirs]["samples_per_second"]
