@@ -7,8 +7,8 @@
 #include <barrier>
 #include <cmath>
 #include <cstring>
+#include <future>
 #include <mutex>
-#include <thread>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -139,27 +139,79 @@ Outcome train(net::Medium medium, const ServerOptions& o, int steps,
   return outcome;
 }
 
+// Another transport, unless told otherwise.
+class Passing : public net::Transport {
+ public:
+  explicit Passing(net::Transport& inner) : inner_(inner) {}
+  Rank rank() const override { return inner_.rank(); }
+  int world() const override { return inner_.world(); }
+  net::PeerMemory* peer_memory() override { return inner_.peer_memory(); }
+  void cancel() override { inner_.cancel(); }
+  std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
+                                   const net::Activity& doing) override {
+    return inner_.wait_for_any(peers, at_most, doing);
+  }
+
+ protected:
+  net::Transport& inner_;
+};
+
+std::optional<Verb> verb_of(std::span<const std::byte> message) {
+  if (message.size() != sizeof(Header)) return std::nullopt;
+  Header header;
+  std::memcpy(&header, message.data(), sizeof header);
+  return header.verb;
+}
+
+// Counts the pushes that have left and not been answered; says when there are `many`.
+class Watcher final : public Passing {
+ public:
+  Watcher(net::Transport& inner, int many) : Passing(inner), many_(many) {}
+  void transfer(std::span<const net::Outgoing> out, std::span<const net::Incoming> in,
+                const net::Activity& doing) override {
+    if (!out.empty() && verb_of(out[0].bytes) == Verb::push) note(++unanswered_);
+    inner_.transfer(out, in, doing);
+    if (!in.empty() && pushed_ && verb_of(in[0].into) == Verb::piece) --unanswered_;
+  }
+  std::promise<void> reached;
+  int most() const { return most_; }
+
+ private:
+  // On the one thread that pushes.
+  void note(int now) {
+    pushed_ = true;
+    most_ = std::max(most_, now);
+    if (now == many_ && !std::exchange(told_, true)) reached.set_value();
+  }
+  const int many_;
+  std::atomic<int> unanswered_ = 0;
+  std::atomic<bool> pushed_ = false;  // what is pulled before is no answer
+  int most_ = 0;
+  bool told_ = false;
+};
+
 // What travels is not sent long before a slower worker's: nothing would come of it but a longer queue there.
 TEST(Sockets, AWorkerWaitsForSlowerOnesWithTheRestOfItsPieces) {
+  constexpr int kUnderWay = 4;  // pieces a server
   const ServerOptions o{.workers = 2, .first_server = 2, .servers = 1, .policy = {.workers = 2}};
   std::barrier started(2);
-  std::atomic<bool> seen = false;
+  std::promise<std::future<void>> first_is_ahead;
   net::run_as_threads(net::Medium::sockets, 3, kPatience, [&](net::Transport& t) {
     if (t.rank() == Rank{2}) return void(serve(t, o));
-    Buckets buckets(t);
-    Client client(t, o, kContents, buckets.views);
+    Watcher watcher(t, kUnderWay);
+    if (t.rank() == Rank{0}) first_is_ahead.set_value(watcher.reached.get_future());
+    Buckets buckets(watcher);
+    Client client(watcher, o, kContents, buckets.views);
     if (t.rank() == Rank{0}) client.start(0, {});
     started.arrive_and_wait();
-    if (t.rank() == Rank{1}) seen.wait(false);
-    for (std::size_t b = 0; b < kBuckets.size(); ++b) client.push(b, 0.1);
-    if (t.rank() == Rank{0}) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      EXPECT_GT(client.bytes_sent(), 0U);
-      EXPECT_LT(client.bytes_sent(), kPieceBytes * 2 * 5);
-      seen = true;
-      seen.notify_all();
+    if (t.rank() == Rank{1}) {
+      EXPECT_EQ(first_is_ahead.get_future().get().wait_for(kPatience), std::future_status::ready);
     }
+    for (std::size_t b = 0; b < kBuckets.size(); ++b) client.push(b, 0.1);
     for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
+    if (t.rank() == Rank{0}) {
+      EXPECT_EQ(watcher.most(), kUnderWay);
+    }
     EXPECT_EQ(client.bytes_sent(), 1446 * sizeof(float));
     client.leave();
     client.say_goodbye();
@@ -225,17 +277,9 @@ TEST_P(Servers, SyncEqualsTheReferenceAfterFiftySteps) {
 }
 
 // Sends every push twice, the second time after the next one.
-class Stutter final : public net::Transport {
+class Stutter final : public Passing {
  public:
-  explicit Stutter(net::Transport& inner) : inner_(inner) {}
-  Rank rank() const override { return inner_.rank(); }
-  int world() const override { return inner_.world(); }
-  net::PeerMemory* peer_memory() override { return inner_.peer_memory(); }
-  void cancel() override { inner_.cancel(); }
-  std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
-                                   const net::Activity& doing) override {
-    return inner_.wait_for_any(peers, at_most, doing);
-  }
+  using Passing::Passing;
   void transfer(std::span<const net::Outgoing> out, std::span<const net::Incoming> in,
                 const net::Activity& doing) override {
     inner_.transfer(out, in, doing);
@@ -269,7 +313,6 @@ class Stutter final : public net::Transport {
     earlier_.clear();
   }
   using Messages = std::vector<std::vector<std::byte>>;
-  net::Transport& inner_;
   Messages last_, earlier_;
   Rank last_to_{}, earlier_to_{};
   bool awaiting_payload_ = false;
