@@ -1,6 +1,7 @@
 #include "collectives/communicator.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -22,19 +23,15 @@ Communicator::Communicator(net::Transport& transport, std::optional<Algorithm> a
   token_ = allocate(sizeof(std::int32_t));
 }
 
-Communicator::~Communicator() {
-  for (const auto& block : owned_) ::operator delete(block.data(), std::align_val_t(kAlignment));
-}
-
 std::span<std::byte> Communicator::allocate(std::size_t bytes) {
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   net::PeerMemory* shared = transport_.peer_memory();
   if (shared == nullptr) {
-    auto* block = static_cast<std::byte*>(
-        ::operator new(std::max<std::size_t>(rounded, 1), std::align_val_t(kAlignment)));
-    std::memset(block, 0, rounded);
-    owned_.emplace_back(block, rounded);
-    return {block, bytes};
+    std::size_t size = rounded + kAlignment;
+    auto& own = owned_.emplace_back(std::calloc(size, 1), &std::free);
+    if (!own) throw std::bad_alloc();
+    void* block = own.get();
+    return {static_cast<std::byte*>(std::align(kAlignment, rounded, block, size)), bytes};
   }
   const auto arena = shared->arena(rank());
   if (rounded > arena.size() - arena_used_) {

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -39,7 +40,6 @@ class Communicator {
  public:
   // Without an algorithm each call takes what choose() says. The transport outlives the communicator.
   explicit Communicator(net::Transport& transport, std::optional<Algorithm> algorithm = std::nullopt);
-  ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -86,7 +86,7 @@ class Communicator {
   net::Transport& transport_;
   std::optional<Algorithm> algorithm_;
   std::size_t arena_used_ = 0;
-  std::vector<std::span<std::byte>> owned_;  // allocations outside shared memory
+  std::vector<std::unique_ptr<void, void (*)(void*)>> owned_;  // allocations outside shared memory
   std::vector<std::byte> scratch_;
   std::span<std::byte> token_;  // what a barrier reduces
   std::map<std::tuple<Operation, Algorithm, std::size_t, DType, Rank>, Plan> plans_;

@@ -10,7 +10,7 @@ Hybrid::Hybrid(const Parts& p, const Tuning& tuning)
       workers_(p.workers),
       trace_(p.trace),
       client_(p.everyone, tuning.servers, {.tables = shapes_of(p.tables), .partitions = tuning.partitions},
-              {}, client_tables(p.tables)),
+              {}, client_tables(p.tables, p.workers)),
       rows_(p.tables, p.updater, client_),
       dense_(p.buckets, p.updater, p.workers, average_by_all_reduce, p.trace) {}
 

@@ -39,7 +39,7 @@ Servers::Servers(const Parts& parts, const Tuning& tuning)
       countdown_(parts.buckets),
       walk_(parts.buckets),
       client_(parts.everyone, tuning.servers, contents_of(parts, tuning),
-              client_buckets(parts.buckets, !servers_update()), client_tables(parts.tables)),
+              client_buckets(parts.buckets, !servers_update()), client_tables(parts.tables, parts.workers)),
       rows_(parts.tables, parts.updater, client_) {}
 
 std::int64_t Servers::versions_a_step() const {

@@ -15,12 +15,12 @@ TableRows::TableRows(const grad::Tables& tables, const Updater& updater, ps::Cli
 void TableRows::on_gradient(std::size_t table) {
   const auto gradient = tables_.take_gradient(table);
   const auto count = static_cast<std::size_t>(gradient.rows.numel());
-  auto sums = ps::sum_repeated_rows({gradient.rows.data_ptr<std::int64_t>(), count},
+  auto rows = ps::sum_repeated_rows({gradient.rows.data_ptr<std::int64_t>(), count},
                                     {gradient.values.data_ptr<float>(), count * tables_.width(table)},
-                                    tables_.width(table));
-  touched_[table] += static_cast<double>(sums.rows.size());
+                                    tables_.width(table), client_.gradients(table));
+  touched_[table] += static_cast<double>(rows.size());
   pushed_[table] = true;
-  client_.push_rows(table, std::move(sums), updater_.lr());
+  client_.push_rows(table, std::move(rows), updater_.lr());
 }
 
 void TableRows::expect(std::size_t table, std::span<const std::int64_t> rows) {
@@ -63,9 +63,13 @@ std::vector<ps::TableShape> shapes_of(const grad::Tables& tables) {
   return shapes;
 }
 
-std::vector<ps::ClientTable> client_tables(const grad::Tables& tables) {
+std::vector<ps::ClientTable> client_tables(const grad::Tables& tables, collectives::Communicator& workers) {
   std::vector<ps::ClientTable> list;
-  for (std::size_t t = 0; t < tables.size(); ++t) list.push_back({tables.values(t)});
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    const auto values = tables.values(t);
+    const auto room = workers.allocate(values.size_bytes());
+    list.push_back({values, {reinterpret_cast<float*>(room.data()), values.size()}});
+  }
   return list;
 }
 

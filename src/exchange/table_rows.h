@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "collectives/communicator.h"
 #include "exchange/updater.h"
 #include "grad/tables.h"
 #include "ps/client.h"
@@ -51,8 +52,9 @@ class TableRows {
   Clock::duration last_wait_{};
 };
 
-// What the servers are told of the tables, and where the client finds them.
+// What the servers are told of the tables, and where the client finds them. Their gradients have room in the
+// workers' memory.
 std::vector<ps::TableShape> shapes_of(const grad::Tables& tables);
-std::vector<ps::ClientTable> client_tables(const grad::Tables& tables);
+std::vector<ps::ClientTable> client_tables(const grad::Tables& tables, collectives::Communicator& workers);
 
 }  // namespace tutti::exchange

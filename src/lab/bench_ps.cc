@@ -128,7 +128,8 @@ class RowWorker {
         shape_{"table", spec.table_rows, spec.table_width},
         table_(zeros_in_large_pages(shape_.rows * shape_.width)),
         touched_(shape_.rows),
-        client_(everyone, options, {.tables = {shape_}, .partitions = spec.partitions}, {}, {{table_}}) {
+        client_(everyone, options, {.tables = {shape_}, .partitions = spec.partitions}, {},
+                {{table_, as_floats(workers.allocate(table_.size() * sizeof(float)))}}) {
     if (workers_.rank() == Rank{0}) client_.start(0, {});
     workers_.barrier("benchmark");
   }
@@ -143,12 +144,12 @@ class RowWorker {
   double median(int iterations, std::size_t rows) {
     std::vector<double> seconds;
     for (int i = 0; i < iterations; ++i) {
-      auto gradients = make_gradients(rows);
+      auto touched = make_gradients(rows);
       const auto next = pick_rows(rows, step_ + 1);
       workers_.barrier("benchmark");
       const auto sent = client_.bytes_sent();
       const auto begin = Clock::now();
-      client_.push_rows(0, std::move(gradients), 1.0);
+      client_.push_rows(0, std::move(touched), 1.0);
       client_.wait_rows();
       client_.pull_rows(0, next);
       client_.wait_rows();
@@ -189,14 +190,14 @@ class RowWorker {
     return rows;
   }
 
-  ps::RowGradients make_gradients(std::size_t count) {
-    ps::RowGradients g{pick_rows(count, step_), {}};
-    for (const std::uint32_t row : g.rows) {
+  std::vector<std::uint32_t> make_gradients(std::size_t count) {
+    auto rows = pick_rows(count, step_);
+    float* gradient = client_.gradients(0).data();
+    for (const std::uint32_t row : rows) {
       ++touched_[row];
-      for (std::size_t k = 0; k < shape_.width; ++k)
-        g.values.push_back(gradient_at(to_int(workers_.rank()), k));
+      for (std::size_t k = 0; k < shape_.width; ++k) *gradient++ = gradient_at(to_int(workers_.rank()), k);
     }
-    return g;
+    return rows;
   }
 
   collectives::Communicator& workers_;

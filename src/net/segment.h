@@ -41,7 +41,7 @@ struct Channel {
 // Thread-safe: it only hands out addresses.
 class Segment {
  public:
-  static constexpr std::size_t kDefaultArena = std::size_t{4} << 30;
+  static constexpr std::size_t kDefaultArena = std::size_t{16} << 30;
 
   // A fresh one for `world` ranks. Throws RunError.
   static Segment create(int world, std::size_t arena_bytes = kDefaultArena);

@@ -51,14 +51,10 @@ Client::Client(net::Transport& transport, const ServerOptions& options, const Co
                           : kUnderWay * static_cast<std::size_t>(options.servers)),
       lacking_(buckets_.size()) {
   TUTTI_CHECK(buckets_.size() == contents.buckets.size() && tables_.size() == shapes_.size());
-  const auto all = cut_into_pieces(contents.buckets, options.servers, contents.piece_bytes);
-  for (const Piece& p : all) {
-    pieces_.push_back({p});
-  }
-  order_ = sending_order(all, buckets_.size(), options.servers, to_int(transport.rank()));
-  for (const TablePart& p : cut_tables(shapes_, contents.partitions, options.servers)) {
-    parts_.push_back({p, 0, {}});
-  }
+  const Layout layout = lay_out(contents, options.servers);
+  for (const Piece& p : layout.pieces) pieces_.push_back({p});
+  for (const TablePart& p : layout.parts) parts_.push_back({p, 0, {}});
+  order_ = sending_order(layout.pieces, buckets_.size(), options.servers, to_int(transport.rank()));
   const Activity doing{"joining the servers"};
   const std::string text = describe(options, contents).dump();
   for (const Rank s : all_servers()) {
@@ -237,9 +233,8 @@ void Client::send_piece(std::size_t id, double lr, Answering answering) {
   }
   const auto gradients = part(buckets_[p.bucket].gradients, p);
   const Activity doing{"pushing gradients"};
-  if (net::PeerMemory* memory = transport_.peer_memory()) {
-    header.memory_at = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(gradients.data()) -
-                                                  memory->arena(transport_.rank()).data());
+  if (transport_.peer_memory() != nullptr) {
+    header.memory_at = place_in_arena(gradients.data());
     send(transport_, server_rank(p.server), header, {}, doing);
   } else {
     header.bytes = gradients.size_bytes();
@@ -250,6 +245,11 @@ void Client::send_piece(std::size_t id, double lr, Answering answering) {
     pieces_[id].sent = true;
   }
   changed_.notify_all();
+}
+
+std::uint64_t Client::place_in_arena(const float* gradients) const {
+  const auto arena = transport_.peer_memory()->arena(transport_.rank());
+  return static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(gradients) - arena.data());
 }
 
 void Client::enqueue(std::function<void()> send) {
@@ -340,9 +340,9 @@ void Client::land(const Header& header, Rank from, const Activity& doing) {
   if (Answering{header.slot} == Answering::bare) return;
   const auto into = part(bucket.landing, piece);
   if (net::PeerMemory* memory = transport_.peer_memory()) {
-    auto* at = memory->arena(from).data() + piece.memory_at;
-    const ReadLock lock(*reinterpret_cast<Gate*>(at), Deadline::in(options_.timeout));
-    const std::span values(reinterpret_cast<const float*>(at + sizeof(Gate)), into.size());
+    const auto held = memory->arena(from);
+    const ReadLock lock(gate_at(held, piece.memory_at), Deadline::in(options_.timeout));
+    const std::span<const float> values = values_behind(held, piece.memory_at, into.size());
     past_cache_ ? copy_past_cache(into, values) : (void)std::ranges::copy(values, into.begin());
   } else {
     receive_payload(transport_, from, header, std::as_writable_bytes(into), doing);

@@ -34,9 +34,9 @@ struct ClientBucket {
   std::span<float> landing;  // where what the servers answer goes: either of the two
 };
 
-// The whole table, as this worker sees it; rows that were not pulled are old.
 struct ClientTable {
-  std::span<float> values;
+  std::span<float> values;     // the whole table, as this worker sees it; rows that were not pulled are old
+  std::span<float> gradients;  // room for a gradient of as many rows; in shared memory in the worker's arena
 };
 
 // An optimizer's memory, by slot. Without slots there is none to tell or to learn.
@@ -77,9 +77,11 @@ class Client {
   // ProtocolError.
   void wait(std::size_t bucket);
 
-  // The same for rows of a table: `rows` rise, `gradients` has a row for each. Every table is pushed once a
-  // step, also without rows. `rows` of the second land in the table's memory.
-  void push_rows(std::size_t table, RowGradients gradients, double lr);
+  // The same for rows of a table: `rows` rise, and the table's `gradients` begin with a row for each, which
+  // stay until wait_rows() returns. Every table is pushed once a step, also without rows. `rows` of the
+  // second land in the table's memory.
+  std::span<float> gradients(std::size_t table) const { return tables_[table].gradients; }
+  void push_rows(std::size_t table, std::vector<std::uint32_t> rows, double lr);
   void pull_rows(std::size_t table, std::span<const std::uint32_t> rows);
   // Until every push of rows has been counted and all pulled rows are there.
   void wait_rows();
@@ -114,14 +116,17 @@ class Client {
   void start_tables(std::int64_t version, const std::vector<StateSlot>& state);
   void fetch_slot(Verb verb, std::uint32_t id, int server, std::uint32_t slot, std::span<float> into);
   void send_piece(std::size_t id, double lr, Answering answering);
-  void send_rows(std::size_t id, std::span<const std::uint32_t> rows, std::span<const float> values,
+  void send_rows(std::size_t id, std::span<const std::uint32_t> rows, std::span<const float> gradients,
                  double lr);
   void send_wish(std::size_t id, const std::vector<std::uint32_t>& rows);
   void rows_counted(const Header& header);
+  template <typename RowAt>
+  void lay_rows(const TablePart& part, std::span<const std::uint32_t> rows, const RowAt& row_at);
   void rows_came(const Header& header, Rank from, const net::Activity& doing);
   void enqueue(std::function<void()> send);
   void receive_pieces();
   void receive_one(Rank from, const net::Activity& doing);
+  std::uint64_t place_in_arena(const float* gradients) const;
   void land(const Header& header, Rank from, const net::Activity& doing);
   void clear_gradients(const Piece& piece) const;
   void fail(std::exception_ptr failure);
@@ -154,7 +159,7 @@ class Client {
   bool stop_ = false;
   std::exception_ptr failure_;
 
-  std::vector<float> incoming_rows_;  // the receiver's
+  std::vector<float> incoming_rows_;  // the receiver's, where rows travel
 
   std::thread sender_;
   std::thread receiver_;

@@ -5,10 +5,17 @@
 #include "base/error.h"
 #include "base/simd.h"
 #include "ps/client.h"
+#include "ps/gate.h"
 
 namespace tutti::ps {
 
 using net::Activity;
+
+namespace {
+
+constexpr std::size_t kPortion = 1024;  // rows
+
+}  // namespace
 
 void Client::start_tables(std::int64_t version, const std::vector<StateSlot>& state) {
   const Activity doing{"sending initial rows"};
@@ -40,27 +47,31 @@ std::pair<std::size_t, std::size_t> Client::rows_in(const TablePart& part,
   return {static_cast<std::size_t>(first - rows.begin()), static_cast<std::size_t>(last - rows.begin())};
 }
 
-void Client::push_rows(std::size_t table, RowGradients gradients, double lr) {
-  const auto shared = std::make_shared<const RowGradients>(std::move(gradients));
+void Client::push_rows(std::size_t table, std::vector<std::uint32_t> rows, double lr) {
+  const auto gradients = tables_[table].gradients;
+  TUTTI_CHECK(rows.size() * shapes_[table].width <= gradients.size(), "{} rows are too many", rows.size());
+  const auto all = std::make_shared<const std::vector<std::uint32_t>>(std::move(rows));
   for (std::size_t id = 0; id < parts_.size(); ++id) {
     const TablePart& p = parts_[id].where;
     if (p.table != table) continue;
-    const auto [first, last] = rows_in(p, shared->rows);
-    enqueue([this, id, lr, shared, rows = std::span(shared->rows).subspan(first, last - first),
-             values = std::span(shared->values).subspan(first * p.width, (last - first) * p.width)] {
-      send_rows(id, rows, values, lr);
+    const auto [first, last] = rows_in(p, *all);
+    enqueue([this, id, lr, all, own = std::span(*all).subspan(first, last - first),
+             values = gradients.subspan(first * p.width, (last - first) * p.width)] {
+      send_rows(id, own, values, lr);
     });
   }
 }
 
-void Client::send_rows(std::size_t id, std::span<const std::uint32_t> rows, std::span<const float> values,
+void Client::send_rows(std::size_t id, std::span<const std::uint32_t> rows, std::span<const float> gradients,
                        double lr) {
-  const auto bytes = std::as_bytes(values);
+  const bool shared = transport_.peer_memory() != nullptr;
+  const auto bytes = std::as_bytes(gradients);
   Header header{.verb = Verb::push_rows,
                 .piece = static_cast<std::uint32_t>(id),
                 .slot = static_cast<std::uint32_t>(rows.size()),
                 .lr = lr,
-                .bytes = bytes.size()};
+                .memory_at = shared ? place_in_arena(gradients.data()) : 0,
+                .bytes = shared ? 0 : bytes.size()};
   {
     const std::scoped_lock lock(mutex_);
     header.version = parts_[id].version;
@@ -72,36 +83,40 @@ void Client::send_rows(std::size_t id, std::span<const std::uint32_t> rows, std:
   net::send(transport_, server, std::as_bytes(std::span(&header, 1)), doing);
   if (rows.empty()) return;
   net::send(transport_, server, std::as_bytes(rows), doing);
-  net::send(transport_, server, bytes, doing);
+  if (!shared) net::send(transport_, server, bytes, doing);
 }
 
-// In portions: while one is laid into the table here, the next is picked out of the server's.
+// Where rows travel, in portions: while one is laid into the table here, the next is picked out of the
+// server's.
 void Client::pull_rows(std::size_t table, std::span<const std::uint32_t> rows) {
-  constexpr std::size_t kPortion = 1024;
+  const std::size_t most = transport_.peer_memory() != nullptr ? rows.size() : kPortion;
   for (std::size_t id = 0; id < parts_.size(); ++id) {
     const TablePart& p = parts_[id].where;
     if (p.table != table) continue;
     const auto [first, last] = rows_in(p, rows);
-    for (std::size_t at = first; at < last; at += kPortion) {
-      const auto portion = rows.subspan(at, std::min(kPortion, last - at));
+    for (std::size_t at = first; at < last; at += most) {
+      const auto portion = rows.subspan(at, std::min(most, last - at));
       enqueue([this, id, own = std::vector(portion.begin(), portion.end())] { send_wish(id, own); });
     }
   }
 }
 
+// In shared memory we know where the rows lie, and wait for word that it is our turn.
 void Client::send_wish(std::size_t id, const std::vector<std::uint32_t>& rows) {
+  const auto numbers =
+      transport_.peer_memory() == nullptr ? std::as_bytes(std::span(rows)) : std::span<const std::byte>();
   const Header header{.verb = Verb::pull_rows,
                       .piece = static_cast<std::uint32_t>(id),
                       .slot = static_cast<std::uint32_t>(rows.size())};
   {
     const std::scoped_lock lock(mutex_);
     parts_[id].wanted.push_back(rows);
-    bytes_sent_ += sizeof header + rows.size() * sizeof(std::uint32_t);
+    bytes_sent_ += sizeof header + numbers.size();
   }
   const Activity doing{"pulling rows"};
   const Rank server = server_rank(parts_[id].where.server);
   net::send(transport_, server, std::as_bytes(std::span(&header, 1)), doing);
-  net::send(transport_, server, std::as_bytes(std::span(rows)), doing);
+  if (!numbers.empty()) net::send(transport_, server, numbers, doing);
 }
 
 void Client::wait_rows() {
@@ -126,6 +141,20 @@ void Client::rows_counted(const Header& header) {
   if (away_ + --rows_away_ == 0) busy_ += Clock::now() - busy_since_;
 }
 
+// Into the table; the i-th row lies at row_at(i).
+template <typename RowAt>
+void Client::lay_rows(const TablePart& part, std::span<const std::uint32_t> rows, const RowAt& row_at) {
+  const std::size_t width = part.width;
+  float* const table = tables_[part.table].values.data();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i + kRowsAhead < rows.size()) {
+      prefetch_row<Use::read>(row_at(i + kRowsAhead), width);
+      prefetch_row<Use::write>(table + rows[i + kRowsAhead] * width, width);
+    }
+    std::copy_n(row_at(i), width, table + rows[i] * width);
+  }
+}
+
 void Client::rows_came(const Header& header, Rank from, const Activity& doing) {
   std::vector<std::uint32_t> rows;
   {
@@ -139,12 +168,20 @@ void Client::rows_came(const Header& header, Rank from, const Activity& doing) {
     wanted.pop_front();
   }
   const TablePart& p = parts_[header.piece].where;
-  incoming_rows_.resize(rows.size() * p.width);
-  receive_payload(transport_, from, header, std::as_writable_bytes(std::span(incoming_rows_)), doing);
-  float* const table = tables_[p.table].values.data();
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (i + kRowsAhead < rows.size()) prefetch_row(table + rows[i + kRowsAhead] * p.width, p.width);
-    std::copy_n(incoming_rows_.data() + i * p.width, p.width, table + rows[i] * p.width);
+  if (net::PeerMemory* memory = transport_.peer_memory()) {
+    const auto held = memory->arena(from);
+    const float* const values = values_behind(held, p.memory_at, p.rows * p.width).data();
+    std::span<const std::uint32_t> rest(rows);
+    while (!rest.empty()) {  // an update need not wait for all of them
+      const auto portion = rest.first(std::min(kPortion, rest.size()));
+      rest = rest.subspan(portion.size());
+      const ReadLock lock(gate_at(held, p.memory_at), Deadline::in(options_.timeout));
+      lay_rows(p, portion, [&](std::size_t i) { return values + (portion[i] - p.first_row) * p.width; });
+    }
+  } else {
+    incoming_rows_.resize(rows.size() * p.width);
+    receive_payload(transport_, from, header, std::as_writable_bytes(std::span(incoming_rows_)), doing);
+    lay_rows(p, rows, [&](std::size_t i) { return incoming_rows_.data() + i * p.width; });
   }
   const std::scoped_lock lock(mutex_);
   parts_[header.piece].version = header.version;

@@ -6,7 +6,8 @@
 #include <optional>
 
 #include "base/error.h"
-#include "ps/contents.h"
+#include "ps/gate.h"
+#include "ps/layout.h"
 #include "ps/message.h"
 #include "ps/outbox.h"
 
@@ -16,7 +17,8 @@ namespace tutti::ps {
 struct Desk {
   net::Transport& transport;
   const ServerOptions& options;
-  int self = 0;  // of the servers, which
+  int self = 0;                 // of the servers, which
+  std::span<std::byte> room{};  // what it holds (see Layout)
   Outbox& outbox;
   ServerReport& report;
   std::atomic<std::uint64_t> bytes_sent{0};
@@ -38,6 +40,24 @@ struct Desk {
 
 inline Push push_of(Rank from, const Header& header) {
   return {to_int(from), header.incarnation, header.sequence, header.version};
+}
+
+// A new gate, where numbers of an earlier session may lie, and what it guards.
+inline std::pair<Gate*, std::span<float>> place_gate(std::span<std::byte> room, std::size_t at,
+                                                     std::size_t floats) {
+  return {std::construct_at(reinterpret_cast<Gate*>(room.data() + at)), values_behind(room, at, floats)};
+}
+
+// Gradients that `header` says lie in a worker's shared memory.
+inline std::span<const float> gradients_in(net::PeerMemory& memory, Rank worker, const Header& header,
+                                           std::size_t floats) {
+  const auto arena = memory.arena(worker);
+  const std::uint64_t at = header.memory_at;
+  if (header.bytes != 0 || at % alignof(float) != 0 || at > arena.size() ||
+      (arena.size() - at) / sizeof(float) < floats) {
+    throw ProtocolError(fmt::format("worker {}: no gradient of {} at {}", to_int(worker), header.piece, at));
+  }
+  return {reinterpret_cast<const float*>(arena.data() + at), floats};
 }
 
 // Hands out a slot of an optimizer's state, which `header` asks for.

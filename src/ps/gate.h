@@ -1,9 +1,11 @@
-// Lets many read a piece, or one write it, across processes. Stands in shared memory before the piece; all
-// zero is open.
+// Lets many read a piece or a part of a table, or one write it, across processes. Stands in memory before
+// it; all zero is open.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/deadline.h"
 
@@ -13,6 +15,14 @@ struct alignas(64) Gate {
   std::atomic<std::uint32_t> readers{0};
   std::atomic<std::uint32_t> writer{0};
 };
+
+// The gate at a place of a server's memory (ps/layout.h), and what it guards.
+inline Gate& gate_at(std::span<std::byte> memory, std::size_t at) {
+  return *reinterpret_cast<Gate*>(memory.data() + at);
+}
+inline std::span<float> values_behind(std::span<std::byte> memory, std::size_t at, std::size_t floats) {
+  return {reinterpret_cast<float*>(memory.data() + at + sizeof(Gate)), floats};
+}
 
 // Each blocks until it is its turn. A holder keeps a gate for one copy or one update, so a wait is short; who
 // waits past the deadline waits for a process that has died or stands still: RunError.

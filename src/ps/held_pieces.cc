@@ -1,21 +1,15 @@
 #include "ps/held_pieces.h"
 
-#include <memory>
 #include <thread>
+#include <tuple>
 
 #include "optim/step.h"
-#include "ps/layout.h"
 
 namespace tutti::ps {
 
-HeldPieces::HeldPieces(Desk& desk, const Contents& contents) : desk_(desk) {
+HeldPieces::HeldPieces(Desk& desk, const Layout& layout) : desk_(desk) {
   const ServerOptions& options = desk.options;
-  const auto all = cut_into_pieces(contents.buckets, options.servers, contents.piece_bytes);
-  std::size_t bytes = 0;
-  for (const Piece& p : all) {
-    if (p.server == desk.self) bytes = p.memory_at + sizeof(Gate) + p.count * sizeof(float);
-  }
-  const auto room = make_room(bytes);
+  const auto& all = layout.pieces;
   const bool travels = desk.transport.peer_memory() == nullptr;
   const auto workers = static_cast<std::size_t>(options.workers);
   pieces_.resize(all.size());
@@ -25,9 +19,7 @@ HeldPieces::HeldPieces(Desk& desk, const Contents& contents) : desk_(desk) {
     auto held = std::make_unique<Held>();
     held->id = id;
     held->count = p.count;
-    // Numbers of an earlier session may lie there.
-    held->gate = std::construct_at(reinterpret_cast<Gate*>(room.data() + p.memory_at));
-    held->values = {reinterpret_cast<float*>(room.data() + p.memory_at + sizeof(Gate)), p.count};
+    std::tie(held->gate, held->values) = place_gate(desk.room, p.memory_at, p.count);
     if (options.role == Role::update) {
       held->state.assign(static_cast<std::size_t>(optim::state_slots(options.optimizer)),
                          std::vector<float>(p.count));
@@ -40,18 +32,6 @@ HeldPieces::HeldPieces(Desk& desk, const Contents& contents) : desk_(desk) {
     desk.report.parameter_bytes += p.count * sizeof(float);
     pieces_[id] = std::move(held);
   }
-}
-
-std::span<std::byte> HeldPieces::make_room(std::size_t bytes) {
-  if (net::PeerMemory* memory = desk_.transport.peer_memory()) {
-    const auto room = memory->arena(desk_.transport.rank());
-    if (bytes > room.size())
-      throw RunError(fmt::format("server {}: {} bytes do not fit in {}", desk_.self, bytes, room.size()));
-    return room;
-  }
-  const std::size_t lines = bytes / sizeof(Line) + 1;
-  own_ = std::make_unique<Line[]>(lines);
-  return std::as_writable_bytes(std::span(own_.get(), lines));
 }
 
 HeldPieces::Held& HeldPieces::find(Rank from, const Header& header) {
@@ -77,16 +57,9 @@ void HeldPieces::on_push(Rank from, const Header& header) {
 // A gradient that does not count is read all the same, into nowhere: the next message stands behind it.
 void HeldPieces::take_gradient(Rank from, const Header& header, Held& held, bool keep) {
   const auto w = static_cast<std::size_t>(to_int(from));
-  const std::size_t bytes = held.count * sizeof(float);
   if (net::PeerMemory* memory = desk_.transport.peer_memory()) {
-    const auto arena = memory->arena(from);
-    if (header.bytes != 0 || header.memory_at % alignof(float) != 0 || header.memory_at > arena.size() ||
-        arena.size() - header.memory_at < bytes) {
-      throw ProtocolError(
-          fmt::format("worker {}: no gradient of piece {} at {}", w, held.id, header.memory_at));
-    }
-    if (keep)
-      held.gradients[w] = {reinterpret_cast<const float*>(arena.data() + header.memory_at), held.count};
+    const auto gradients = gradients_in(*memory, from, header, held.count);
+    if (keep) held.gradients[w] = gradients;
     return;
   }
   if (!keep) scratch_.resize(held.count);

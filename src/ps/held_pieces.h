@@ -6,14 +6,13 @@
 #include <vector>
 
 #include "ps/desk.h"
-#include "ps/gate.h"
 
 namespace tutti::ps {
 
 class HeldPieces {
  public:
-  // The desk outlives it. Throws RunError if they do not fit into the memory that is shared.
-  HeldPieces(Desk& desk, const Contents& contents);
+  // The desk outlives it.
+  HeldPieces(Desk& desk, const Layout& layout);
 
   // What workers ask for, by verb; each takes the rest of the message. Throws ProtocolError for what makes no
   // sense, PeerLost, Timeout.
@@ -42,7 +41,6 @@ class HeldPieces {
     std::atomic<int> unsent{0};  // replies that have not left
   };
 
-  std::span<std::byte> make_room(std::size_t bytes);
   Held& find(Rank from, const Header& header);
   void take_gradient(Rank from, const Header& header, Held& held, bool keep);
   void follow(Held& held, const Ruling& ruling);
@@ -51,12 +49,7 @@ class HeldPieces {
   void send_piece(Held& held, int worker, const Header& header);
   bool stable() const;
 
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-
   Desk& desk_;
-  std::unique_ptr<Line[]> own_;                // the pieces, where memory is not shared
   std::vector<std::unique_ptr<Held>> pieces_;  // by id; empty for other servers'
   std::vector<float> scratch_;
   std::vector<float> copy_;  // of what is on its way; the outbox's

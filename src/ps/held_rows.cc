@@ -8,9 +8,9 @@
 
 namespace tutti::ps {
 
-HeldRows::HeldRows(Desk& desk, const Contents& contents) : desk_(desk) {
+HeldRows::HeldRows(Desk& desk, const Layout& layout) : desk_(desk) {
   const ServerOptions& options = desk.options;
-  const auto all = cut_tables(contents.tables, contents.partitions, options.servers);
+  const auto& all = layout.parts;
   const auto workers = static_cast<std::size_t>(options.workers);
   const auto slots = static_cast<std::size_t>(optim::state_slots(options.optimizer));
   parts_.resize(all.size());
@@ -18,10 +18,12 @@ HeldRows::HeldRows(Desk& desk, const Contents& contents) : desk_(desk) {
     const TablePart& p = all[id];
     if (p.server != desk.self) continue;
     const std::size_t floats = p.rows * p.width;
+    const auto [gate, values] = place_gate(desk.room, p.memory_at, floats);
     parts_[id] = std::make_unique<Held>(Held{.id = id,
                                              .part = p,
-                                             .values = zeros_in_large_pages(floats),
-                                             .inbox = std::vector<RowGradients>(workers),
+                                             .gate = gate,
+                                             .values = values,
+                                             .inbox = std::vector<Inbox>(workers),
                                              .lr = std::vector<double>(workers),
                                              .merger = RowMerger(p.rows, p.width),
                                              .ledger = Ledger(options.policy)});
@@ -70,22 +72,21 @@ void HeldRows::receive_row_numbers(Rank from, const Header& header, const Held& 
   }
 }
 
-void HeldRows::receive_rows(Rank from, const Header& header, const Held& held, RowGradients& into) {
+void HeldRows::receive_rows(Rank from, const Header& header, const Held& held, Inbox& into) {
   receive_row_numbers(from, header, held, into.rows);
-  into.values.resize(into.rows.size() * held.part.width);
-  receive_payload(desk_.transport, from, header, std::as_writable_bytes(std::span(into.values)),
+  const std::size_t floats = into.rows.size() * held.part.width;
+  if (net::PeerMemory* memory = desk_.transport.peer_memory()) {
+    into.gradients = gradients_in(*memory, from, header, floats);
+    return;
+  }
+  into.travelled.resize(floats);
+  receive_payload(desk_.transport, from, header, std::as_writable_bytes(std::span(into.travelled)),
                   {"receiving rows"});
+  into.gradients = into.travelled;
 }
 
 void HeldRows::follow(Held& held, const Ruling& ruling) {
-  if (!ruling.update_from.empty()) {
-    std::vector<const RowGradients*> from;
-    for (const int w : ruling.update_from) from.push_back(&held.inbox[static_cast<std::size_t>(w)]);
-    const RowGradients& mean = held.merger.mean(from);
-    const std::vector<std::span<float>> state(held.state.begin(), held.state.end());
-    optim::step_rows(desk_.options.optimizer, held.lr[static_cast<std::size_t>(ruling.update_from[0])],
-                     held.ledger.version(), held.part.width, mean.rows, held.values, mean.values, state);
-  }
+  if (!ruling.update_from.empty()) update(held, ruling.update_from);
   std::vector<float> nothing;
   for (const Answer& a : ruling.answers) {
     desk_.report.max_lead = std::max(desk_.report.max_lead, a.lead);
@@ -94,23 +95,40 @@ void HeldRows::follow(Held& held, const Ruling& ruling) {
   held.patience.note(held.ledger, ruling);
 }
 
+void HeldRows::update(Held& held, const std::vector<int>& from) {
+  const ServerOptions& options = desk_.options;
+  std::vector<RowGradients> gradients;
+  for (const int w : from) {
+    const Inbox& inbox = held.inbox[static_cast<std::size_t>(w)];
+    gradients.push_back({inbox.rows, inbox.gradients});
+  }
+  const RowGradients mean = held.merger.mean(gradients);
+  const std::vector<std::span<float>> state(held.state.begin(), held.state.end());
+  const WriteLock lock(*held.gate, Deadline::in(options.timeout));
+  optim::step_rows(options.optimizer, held.lr[static_cast<std::size_t>(from[0])], held.ledger.version(),
+                   held.part.width, mean.rows, held.values, mean.values, state);
+}
+
+// In shared memory the worker may now read them itself.
 void HeldRows::on_pull(Rank from, const Header& header) {
   const Held& held = find(from, header);
+  const Header answer{
+      .verb = Verb::rows, .piece = held.id, .slot = header.slot, .version = held.ledger.version()};
+  picked_.clear();
+  if (desk_.transport.peer_memory() != nullptr) return reply(to_int(from), answer, picked_);
   receive_row_numbers(from, header, held, wanted_);
   const std::size_t width = held.part.width;
   picked_.resize(wanted_.size() * width);
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     if (i + kRowsAhead < wanted_.size())
-      prefetch_row(held.values.data() + wanted_[i + kRowsAhead] * width, width);
+      prefetch_row<Use::read>(held.values.data() + wanted_[i + kRowsAhead] * width, width);
     std::copy_n(held.values.data() + wanted_[i] * width, width, picked_.data() + i * width);
   }
-  reply(to_int(from),
-        {.verb = Verb::rows, .piece = held.id, .slot = header.slot, .version = held.ledger.version()},
-        picked_);
+  reply(to_int(from), answer, picked_);
 }
 
-// In shared memory rows leave at once, while they are still in the cache. Where they travel they are left to
-// the outbox, before all pieces: forward reads a table first, and somebody may be waiting to be counted.
+// In shared memory a reply is a header, which is gone in no time. What travels is left to the outbox, before
+// all pieces: forward reads a table first, and somebody may be waiting to be counted.
 void HeldRows::reply(int worker, Header header, std::vector<float>& values) {
   constexpr auto kFirst = std::numeric_limits<std::uint32_t>::max();
   header.bytes = values.size() * sizeof(float);
@@ -131,9 +149,8 @@ void HeldRows::on_start(Rank from, const Header& header) {
     throw ProtocolError(
         fmt::format("worker {} starts slot {} of {}", to_int(from), header.slot, held.state.size()));
   }
-  auto& into = header.slot == 0 ? held.values : held.state[header.slot - 1];
-  receive_payload(desk_.transport, from, header, std::as_writable_bytes(std::span(into)),
-                  {"receiving initial rows"});
+  const std::span<float> into = header.slot == 0 ? held.values : std::span(held.state[header.slot - 1]);
+  receive_payload(desk_.transport, from, header, std::as_writable_bytes(into), {"receiving initial rows"});
   held.ledger = Ledger(desk_.options.policy, header.version);
 }
 

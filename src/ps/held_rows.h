@@ -11,7 +11,7 @@ namespace tutti::ps {
 class HeldRows {
  public:
   // The desk outlives it.
-  HeldRows(Desk& desk, const Contents& contents);
+  HeldRows(Desk& desk, const Layout& layout);
 
   // What workers ask for, by verb; each takes the rest of the message. Throws ProtocolError for what makes no
   // sense, PeerLost, Timeout.
@@ -25,13 +25,19 @@ class HeldRows {
   void check_patience() const;
 
  private:
+  struct Inbox {
+    std::vector<std::uint32_t> rows;  // from the part's first
+    std::span<const float> gradients;
+    std::vector<float> travelled;  // gradients, where memory is not shared
+  };
   struct Held {
     std::uint32_t id = 0;
     TablePart part;
-    std::vector<float> values;
+    Gate* gate = nullptr;
+    std::span<float> values;
     std::vector<std::vector<float>> state{};
-    std::vector<RowGradients> inbox;  // by worker
-    std::vector<double> lr;           // by worker
+    std::vector<Inbox> inbox;  // by worker
+    std::vector<double> lr;    // by worker
     RowMerger merger;
     Ledger ledger;
     Patience patience = {};
@@ -40,14 +46,15 @@ class HeldRows {
   Held& find(Rank from, const Header& header);
   void receive_row_numbers(Rank from, const Header& header, const Held& held,
                            std::vector<std::uint32_t>& rows);
-  void receive_rows(Rank from, const Header& header, const Held& held, RowGradients& into);
+  void receive_rows(Rank from, const Header& header, const Held& held, Inbox& into);
   void follow(Held& held, const Ruling& ruling);
+  void update(Held& held, const std::vector<int>& from);
   // May take the values.
   void reply(int worker, Header header, std::vector<float>& values);
 
   Desk& desk_;
   std::vector<std::unique_ptr<Held>> parts_;  // by id; empty for other servers'
-  RowGradients unwanted_;                     // read, and not used
+  Inbox unwanted_;                            // read, and not used
   std::vector<std::uint32_t> wanted_;         // rows that a worker pulls
   std::vector<float> picked_;                 // what they hold
 };

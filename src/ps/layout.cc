@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "ps/gate.h"
@@ -9,10 +10,9 @@
 namespace tutti::ps {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
-
+// So that the next gate is.
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + alignof(Gate) - 1) / alignof(Gate) * alignof(Gate);
 }
 
 }  // namespace
@@ -36,14 +36,20 @@ std::vector<Piece> cut_into_pieces(std::span<const std::size_t> bucket_counts, i
       pieces.push_back({b, first, count * (i + 1) / parts - first, static_cast<int>(next % s)});
     }
   }
-  // In a server's memory a gate stands before each piece.
-  std::vector<std::size_t> used(s);
-  for (Piece& p : pieces) {
-    std::size_t& at = used[static_cast<std::size_t>(p.server)];
-    p.memory_at = at;
-    at += aligned(sizeof(Gate)) + aligned(p.count * sizeof(float));
-  }
   return pieces;
+}
+
+Layout lay_out(const Contents& contents, int servers) {
+  Layout layout{cut_into_pieces(contents.buckets, servers, contents.piece_bytes),
+                cut_tables(contents.tables, contents.partitions, servers),
+                std::vector<std::size_t>(static_cast<std::size_t>(servers))};
+  const auto place = [&](int server, std::size_t floats) {
+    std::size_t& used = layout.bytes[static_cast<std::size_t>(server)];
+    return std::exchange(used, used + sizeof(Gate) + aligned(floats * sizeof(float)));
+  };
+  for (Piece& p : layout.pieces) p.memory_at = place(p.server, p.count);
+  for (TablePart& p : layout.parts) p.memory_at = place(p.server, p.rows * p.width);
+  return layout;
 }
 
 std::vector<std::vector<std::size_t>> sending_order(std::span<const Piece> pieces, std::size_t buckets,

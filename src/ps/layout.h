@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "net/transport.h"
+#include "ps/contents.h"
 
 namespace tutti::ps {
 
@@ -18,7 +19,7 @@ struct Piece {
   std::size_t first = 0;  // in its bucket, in floats
   std::size_t count = 0;
   int server = 0;
-  std::size_t memory_at = 0;  // where the server keeps it in its shared memory, in bytes
+  std::size_t memory_at = 0;  // where the server keeps it (see Layout)
 };
 
 // What a piece should be where nobody says. Where pieces travel, small ones: the answer to the first is on
@@ -31,6 +32,16 @@ inline std::size_t usual_piece_bytes(net::Transport& transport) {
 // are more servers than floats.
 std::vector<Piece> cut_into_pieces(std::span<const std::size_t> bucket_counts, int servers,
                                    std::size_t piece_bytes);
+
+// Everything that servers hold, and where. Each has one stretch of memory, which workers read where it is
+// shared; `memory_at` is a place in it, in bytes, where a gate (ps/gate.h) stands, and what it guards
+// follows.
+struct Layout {
+  std::vector<Piece> pieces;
+  std::vector<TablePart> parts;
+  std::vector<std::size_t> bytes;  // of memory, by server
+};
+Layout lay_out(const Contents& contents, int servers);
 
 // Each bucket's pieces, in the order in which a worker sends them: round by round over the servers, and in
 // every round each worker begins with another one, so that together they keep all servers' links busy.

@@ -18,16 +18,27 @@ TEST(Layout, PiecesCoverEveryFloatOnceAndLieApartInTheirServersMemory) {
     const int servers = static_cast<int>(1 + random.below(5));
     if (std::accumulate(buckets.begin(), buckets.end(), std::size_t{0}) < static_cast<std::size_t>(servers))
       continue;
-    const auto pieces = cut_into_pieces(buckets, servers, 4 + random.below(4096));
+    const auto layout = lay_out({.buckets = buckets,
+                                 .piece_bytes = 4 + random.below(4096),
+                                 .tables = {{"words", 1 + random.below(50), 1 + random.below(9)}},
+                                 .partitions = static_cast<int>(1 + random.below(4))},
+                                servers);
     std::vector<std::size_t> next(buckets.size());
     std::vector<std::size_t> memory_end(static_cast<std::size_t>(servers));
-    for (const Piece& p : pieces) {
+    const auto lies_apart = [&](int server, std::size_t at, std::size_t floats) {
+      std::size_t& end = memory_end[static_cast<std::size_t>(server)];
+      EXPECT_GE(at, end);
+      EXPECT_EQ(at % 64, 0U);
+      end = at + 64 + floats * sizeof(float);
+      EXPECT_LE(end, layout.bytes[static_cast<std::size_t>(server)]);
+    };
+    for (const Piece& p : layout.pieces) {
       EXPECT_EQ(p.first, next[p.bucket]);
       EXPECT_GT(p.count, 0U);
       next[p.bucket] += p.count;
-      EXPECT_GE(p.memory_at, memory_end[static_cast<std::size_t>(p.server)]);
-      memory_end[static_cast<std::size_t>(p.server)] = p.memory_at + 64 + p.count * sizeof(float);
+      lies_apart(p.server, p.memory_at, p.count);
     }
+    for (const TablePart& p : layout.parts) lies_apart(p.server, p.memory_at, p.rows * p.width);
     EXPECT_EQ(next, buckets);
   }
 }

@@ -1,8 +1,10 @@
 #include "ps/server.h"
 
+#include <memory>
 #include <set>
 
 #include "base/error.h"
+#include "base/large_pages.h"
 #include "ps/held_pieces.h"
 #include "ps/held_rows.h"
 
@@ -19,7 +21,11 @@ class Session {
  public:
   Session(net::Transport& transport, const ServerOptions& options)
       : transport_(transport),
-        desk_{transport, options, to_int(transport.rank()) - options.first_server, outbox_, report_} {
+        desk_{.transport = transport,
+              .options = options,
+              .self = to_int(transport.rank()) - options.first_server,
+              .outbox = outbox_,
+              .report = report_} {
     for (int w = 0; w < options.workers; ++w) here_.insert(w);
   }
 
@@ -71,8 +77,10 @@ class Session {
       if (ours.is_null()) {
         const Contents contents = contents_in(theirs);
         ours = describe(desk_.options, contents);
-        pieces_.emplace(desk_, contents);
-        rows_.emplace(desk_, contents);
+        const Layout layout = lay_out(contents, desk_.options.servers);
+        desk_.room = make_room(layout.bytes[static_cast<std::size_t>(desk_.self)]);
+        pieces_.emplace(desk_, layout);
+        rows_.emplace(desk_, layout);
       }
       if (theirs != ours) {
         throw ConfigError(
@@ -80,6 +88,21 @@ class Session {
       }
     }
     for (const int w : here_) send(transport_, Rank{w}, {.verb = Verb::welcome}, {}, doing);
+  }
+
+  // Where workers can read it if there is such a place.
+  std::span<std::byte> make_room(std::size_t bytes) {
+    if (net::PeerMemory* memory = transport_.peer_memory()) {
+      const auto room = memory->arena(transport_.rank());
+      if (bytes > room.size())
+        throw RunError(fmt::format("server {}: {} bytes do not fit in {}", desk_.self, bytes, room.size()));
+      return room.first(bytes);
+    }
+    own_ = zeros_in_large_pages((bytes + alignof(Gate)) / sizeof(float));
+    void* begin = own_.data();
+    std::size_t size = own_.size() * sizeof(float);
+    std::align(alignof(Gate), bytes, begin, size);
+    return {static_cast<std::byte*>(begin), bytes};
   }
 
   void handle(Rank from) {
@@ -129,6 +152,7 @@ class Session {
   bool another_follows_ = false;
   ServerReport report_;
   Desk desk_;
+  std::vector<float> own_;  // what is held, where memory is not shared
   std::optional<HeldPieces> pieces_;
   std::optional<HeldRows> rows_;
   Outbox outbox_;  // last: what it still sends is all of the above

@@ -36,13 +36,13 @@ float gradient_at(int worker, int step, std::size_t reading, std::size_t k) {
   return static_cast<float>(random.below(2001)) * 1e-3F - 1.0F;
 }
 
-RowGradients gradients_of(int worker, int step) {
+std::vector<std::uint32_t> write_gradients(int worker, int step, std::span<float> into) {
   const auto rows = batch_of(worker, step);
   std::vector<float> values;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     for (std::size_t k = 0; k < kWidth; ++k) values.push_back(gradient_at(worker, step, r, k));
   }
-  return sum_repeated_rows(rows, values, kWidth);
+  return sum_repeated_rows(rows, values, kWidth, into);
 }
 
 // In double, the textbook's rule for the rows that a step touches, nothing for the others.
@@ -75,6 +75,17 @@ std::vector<float> reference(const optim::Settings& s, int workers, int steps) {
   return {p.begin(), p.end()};
 }
 
+// What a worker's gradients lie in, where peers can read it if there is such a place.
+struct Room {
+  explicit Room(net::Transport& t) : own(kFloats), all(own) {
+    if (auto* memory = t.peer_memory())
+      all = {reinterpret_cast<float*>(memory->arena(t.rank()).data()), kFloats};
+  }
+  static constexpr std::size_t kFloats = 16 + kRows * kWidth;
+  std::vector<float> own;
+  std::span<float> all;
+};
+
 struct Outcome {
   std::vector<std::vector<float>> tables;  // by worker, all rows pulled at the end
   std::uint64_t bytes_sent = 0;            // by worker 0
@@ -92,24 +103,22 @@ Outcome train(net::Medium medium, const ServerOptions& o, int partitions, int st
       for (std::size_t i = 0; i < table.size(); ++i) table[i] = initial(i);
     }
     // A model has dense parameters, too.
-    std::vector<float> dense(16), gradients(16);
-    std::span<float> readable(gradients);
-    if (auto* memory = t.peer_memory())
-      readable = {reinterpret_cast<float*>(memory->arena(t.rank()).data()), 16};
+    std::vector<float> dense(16);
+    const Room room(t);
     const Contents contents{.model = {{"dense", {16}, "float32"}},
                             .buckets = {16},
                             .tables = {{"words", kRows, kWidth}},
                             .partitions = partitions};
-    Client client(t, o, contents, {{dense, readable, dense}}, {{table}});
+    Client client(t, o, contents, {{dense, room.all.first(16), dense}}, {{table, room.all.subspan(16)}});
     if (rank == 0) client.start(0, {});
     together.arrive_and_wait();
     for (int step = 1; step <= steps; ++step) {
-      const auto sums = gradients_of(rank, step);
-      client.pull_rows(0, sums.rows);  // what forward reads
+      const auto rows = write_gradients(rank, step, client.gradients(0));
+      client.pull_rows(0, rows);  // what forward reads
       client.wait_rows();
-      for (const auto r : sums.rows) EXPECT_NE(table[r * kWidth], -99.0F);
+      for (const auto r : rows) EXPECT_NE(table[r * kWidth], -99.0F);
       client.push(0, o.optimizer.lr);
-      client.push_rows(0, sums, o.optimizer.lr);
+      client.push_rows(0, rows, o.optimizer.lr);
       client.wait(0);
       client.wait_rows();
     }
@@ -172,16 +181,17 @@ TEST_P(SparseServers, NextSessionGoesOnWithTheStateUnderOtherPartitions) {
     for (std::size_t i = 0; i < table.size(); ++i) table[i] = initial(i);
     std::vector<float> m(table.size()), v(table.size());
     const std::vector<StateSlot> state = {{{}, {m}}, {{}, {v}}};
+    const Room room(t);
     for (int session = 0; session < 3; ++session) {
       const Contents contents{.tables = {{"words", kRows, kWidth}},
                               .partitions = partitions[static_cast<std::size_t>(session)]};
-      Client client(t, o, contents, {}, {{table}});
+      Client client(t, o, contents, {}, {{table, room.all.subspan(16)}});
       if (rank == 0) client.start(session * 4, state);
       together.arrive_and_wait();
       client.pull_tables();
       EXPECT_EQ(client.version(), session * 4);
       for (int step = session * 4 + 1; step <= session * 4 + 4; ++step) {
-        client.push_rows(0, gradients_of(rank, step), o.optimizer.lr);
+        client.push_rows(0, write_gradients(rank, step, client.gradients(0)), o.optimizer.lr);
         client.wait_rows();
       }
       client.leave();

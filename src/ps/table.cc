@@ -25,53 +25,51 @@ std::vector<TablePart> cut_tables(std::span<const TableShape> tables, int partit
   return parts;
 }
 
-RowGradients sum_repeated_rows(std::span<const std::int64_t> rows, std::span<const float> values,
-                               std::size_t width) {
+std::vector<std::uint32_t> sum_repeated_rows(std::span<const std::int64_t> rows,
+                                             std::span<const float> values, std::size_t width,
+                                             std::span<float> sums) {
   TUTTI_CHECK(values.size() == rows.size() * width, "{} values for {} rows of {}", values.size(), rows.size(),
               width);
   std::vector<std::size_t> order(rows.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return rows[i]; });
-  RowGradients sums;
-  sums.rows.reserve(rows.size());
-  sums.values.reserve(values.size());
+  std::vector<std::uint32_t> different;
+  different.reserve(rows.size());
   for (const std::size_t i : order) {
     const auto row = static_cast<std::uint32_t>(rows[i]);
-    const auto from = values.subspan(i * width, width);
-    if (sums.rows.empty() || sums.rows.back() != row) {
-      sums.rows.push_back(row);
-      sums.values.insert(sums.values.end(), from.begin(), from.end());
-    } else {
-      float* into = sums.values.data() + sums.values.size() - width;
-      for (std::size_t k = 0; k < width; ++k) into[k] += from[k];
-    }
+    const float* from = values.data() + i * width;
+    const bool again = !different.empty() && different.back() == row;
+    if (!again) different.push_back(row);
+    TUTTI_CHECK(different.size() * width <= sums.size(), "no room for {} rows", different.size());
+    float* into = sums.data() + (different.size() - 1) * width;
+    for (std::size_t k = 0; k < width; ++k) into[k] = again ? into[k] + from[k] : from[k];
   }
-  return sums;
+  return different;
 }
 
-const RowGradients& RowMerger::mean(std::span<const RowGradients* const> from) {
+RowGradients RowMerger::mean(std::span<const RowGradients> from) {
   TUTTI_CHECK(!from.empty());
-  if (from.size() == 1) return *from[0];
-  result_.rows.clear();
-  result_.values.clear();
-  for (const RowGradients* g : from) {
-    for (std::size_t i = 0; i < g->rows.size(); ++i) {
-      const float* values = g->values.data() + i * width_;
-      std::uint32_t& place = place_[g->rows[i]];
+  if (from.size() == 1) return from[0];
+  rows_.clear();
+  values_.clear();
+  for (const RowGradients& g : from) {
+    for (std::size_t i = 0; i < g.rows.size(); ++i) {
+      const float* values = g.values.data() + i * width_;
+      std::uint32_t& place = place_[g.rows[i]];
       if (place == 0) {
-        result_.rows.push_back(g->rows[i]);
-        result_.values.insert(result_.values.end(), values, values + width_);
-        place = static_cast<std::uint32_t>(result_.rows.size());
+        rows_.push_back(g.rows[i]);
+        values_.insert(values_.end(), values, values + width_);
+        place = static_cast<std::uint32_t>(rows_.size());
       } else {
-        float* into = result_.values.data() + (place - 1) * width_;
+        float* into = values_.data() + (place - 1) * width_;
         for (std::size_t k = 0; k < width_; ++k) into[k] += values[k];
       }
     }
   }
-  for (const std::uint32_t row : result_.rows) place_[row] = 0;
+  for (const std::uint32_t row : rows_) place_[row] = 0;
   const auto workers = static_cast<float>(from.size());
-  for (float& v : result_.values) v /= workers;
-  return result_;
+  for (float& v : values_) v /= workers;
+  return {rows_, values_};
 }
 
 namespace {

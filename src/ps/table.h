@@ -25,6 +25,7 @@ struct TablePart {
   std::size_t rows = 0;
   std::size_t width = 0;
   int server = 0;
+  std::size_t memory_at = 0;  // where the server keeps it (see Layout)
 };
 
 // The part's rows of a whole table.
@@ -37,14 +38,16 @@ inline std::span<float> rows_of(std::span<float> table, const TablePart& part) {
 std::vector<TablePart> cut_tables(std::span<const TableShape> tables, int partitions, int servers);
 
 struct RowGradients {
-  std::vector<std::uint32_t> rows;
-  std::vector<float> values;  // a row of floats for each
+  std::span<const std::uint32_t> rows;
+  std::span<const float> values;  // a row of floats for each
 };
 
 // What backward leaves: the rows of a batch, with repetitions. Sums the gradients of equal rows, in the order
-// in which they stand there; the result's rows rise.
-RowGradients sum_repeated_rows(std::span<const std::int64_t> rows, std::span<const float> values,
-                               std::size_t width);
+// in which they stand there, into the beginning of `sums`, which has room for all different rows. Returns
+// those, rising.
+std::vector<std::uint32_t> sum_repeated_rows(std::span<const std::int64_t> rows,
+                                             std::span<const float> values, std::size_t width,
+                                             std::span<float> sums);
 
 // Forms the mean of several workers' gradients of one part; a worker that did not touch a row counts as zero
 // there. Keeps memory for the whole part, so that merging takes time for the rows touched only.
@@ -52,13 +55,15 @@ class RowMerger {
  public:
   RowMerger(std::size_t rows, std::size_t width) : width_(width), place_(rows) {}
 
-  // In the order given, so that the bits do not depend on who came first. Valid until the next call.
-  const RowGradients& mean(std::span<const RowGradients* const> from);
+  // In the order given, so that the bits do not depend on who came first. Valid until the next call, and as
+  // long as what it was made from.
+  RowGradients mean(std::span<const RowGradients> from);
 
  private:
   std::size_t width_;
   std::vector<std::uint32_t> place_;  // by row: 1 + its place in the result, 0 if it is not there
-  RowGradients result_;
+  std::vector<std::uint32_t> rows_;   // the result
+  std::vector<float> values_;
 };
 
 // How long an exchange takes with P partitions, after Parallax: t(P) = b / P + a (P - 1) + c. Work that

@@ -26,10 +26,10 @@ TEST(Tables, PartsCoverEveryRowOnceAndGoToAllServers) {
 TEST(Rows, RepeatedRowsAreSummedAndRise) {
   const std::vector<std::int64_t> rows = {7, 2, 7, 2, 9};
   const std::vector<float> values = {1, 2, 10, 20, 3, 4, 30, 40, 5, 6};
-  const auto sums = sum_repeated_rows(rows, values, 2);
-  EXPECT_EQ(sums.rows, (std::vector<std::uint32_t>{2, 7, 9}));
-  EXPECT_EQ(sums.values, (std::vector<float>{40, 60, 4, 6, 5, 6}));
-  EXPECT_TRUE(sum_repeated_rows({}, {}, 2).rows.empty());
+  std::vector<float> sums(7, -1);
+  EXPECT_EQ(sum_repeated_rows(rows, values, 2, sums), (std::vector<std::uint32_t>{2, 7, 9}));
+  EXPECT_EQ(sums, (std::vector<float>{40, 60, 4, 6, 5, 6, -1}));
+  EXPECT_TRUE(sum_repeated_rows({}, {}, 2, {}).empty());
 }
 
 TEST(Rows, MeanOverWorkersEqualsADenseMean) {
@@ -38,7 +38,11 @@ TEST(Rows, MeanOverWorkersEqualsADenseMean) {
   RowMerger merger(kRows, kWidth);
   SplitMix64 random(5);
   for (int round = 0; round < 20; ++round) {
-    std::vector<RowGradients> workers(4);
+    struct Worker {
+      std::vector<std::uint32_t> rows;
+      std::vector<float> values;
+    };
+    std::vector<Worker> workers(4);
     std::vector<float> dense(kRows * kWidth);
     for (auto& w : workers) {
       for (std::uint32_t r = 0; r < kRows; ++r) {
@@ -50,9 +54,9 @@ TEST(Rows, MeanOverWorkersEqualsADenseMean) {
         }
       }
     }
-    std::vector<const RowGradients*> from;
-    for (const auto& w : workers) from.push_back(&w);
-    const auto& mean = merger.mean(from);
+    std::vector<RowGradients> from;
+    for (const auto& w : workers) from.push_back({w.rows, w.values});
+    const RowGradients mean = merger.mean(from);
     std::vector<float> spread(kRows * kWidth);
     for (std::size_t i = 0; i < mean.rows.size(); ++i) {
       for (std::size_t k = 0; k < kWidth; ++k)
