@@ -21,8 +21,9 @@ namespace tutti::config {
   X(weight_decay) X(scale_lr) X(warmup_steps) X(schedule) X(step_size) X(gamma) X(min_lr)                 \
   X(schedule_steps) X(label_smoothing) X(clip_norm) X(seed) X(servers) X(colocate) X(server_role)         \
   X(backup_workers) X(staleness) X(damp_stale) X(local_aggregation) X(no_sparse) X(no_overlap)            \
-  X(partitions) X(sync_every) X(moving_rate) X(pace_ms) X(device_tflops) X(slow) X(emulate) X(sync_batchnorm) X(device) X(precision) X(transport)      \
-  X(algorithm) X(memory_format) X(bucket_bytes) X(threads) X(timeout_s) X(no_evaluate) X(evaluate_every)  \
+  X(partitions) X(sync_every) X(moving_rate) X(pace_ms) X(device_tflops) X(slow) X(emulate)               \
+  X(sync_batchnorm) X(device) X(precision) X(transport) X(algorithm) X(memory_format)                     \
+  X(bucket_bytes) X(threads) X(timeout_s) X(no_evaluate) X(evaluate_every)  \
   X(until) X(trace) X(tensorboard) X(checkpoint_every) X(no_checkpoint) X(out) X(resume)
 // clang-format on
 
@@ -100,6 +101,8 @@ void validate(const TrainConfig& c) {
   require(c.epochs <= kMostEpochs, "epochs", fmt::format("at most {}", kMostEpochs), c.epochs);
   require(std::isfinite(c.lr) && c.lr > 0, "lr", "a positive number", c.lr);
   require(std::isfinite(c.momentum), "momentum", "a number", c.momentum);
+  require(c.momentum < 0 || c.optimizer != "sgd", "momentum",
+          "left out with --optimizer sgd; --optimizer momentum is the one that has it", c.momentum);
   require(std::isfinite(c.beta1), "beta1", "a number", c.beta1);
   require(std::isfinite(c.beta2), "beta2", "a number", c.beta2);
   require(std::isfinite(c.alpha), "alpha", "a number", c.alpha);

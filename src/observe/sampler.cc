@@ -110,11 +110,17 @@ Sampler::~Sampler() {
 void Sampler::run() {
   name_thread("tutti-sampler");
   try {
+    const Gpus gpus;
+    const auto write_sample = [&] {
+      auto sample = take_sample();
+      sample["gpus"] = gpus.sample();
+      file_.write_line(sample);
+    };
     std::unique_lock lock(mutex_);
     do {
-      file_.write_line(take_sample());
+      write_sample();
     } while (!changed_.wait_for(lock, kInterval, [this] { return stop_; }));
-    file_.write_line(take_sample());
+    write_sample();
   } catch (const RunError&) {  // a run is worth more than its samples
   }
 }

@@ -3,9 +3,9 @@
 // The first line says whose samples they are, every other line is one sample:
 //   {"rank": 0, "role": "worker", "cores": 1, "network": 4026531840}
 //   {"time": 1731672000.25, "cpu_seconds": 1.92, "resident_bytes": 301465600,
-//    "interfaces": {"eth0": {"rx_bytes": 1, "rx_packets": 1, "tx_bytes": 1, "tx_packets": 1}}}
-// All but time and memory count up. Counters are those of the network namespace that the process is in, which
-// "network" names: processes of one host see the same ones.
+//    "interfaces": {"eth0": {"rx_bytes": 1, "rx_packets": 1, "tx_bytes": 1, "tx_packets": 1}}, "gpus": []}
+// All but time, memory and GPUs (observe/gpus.h) count up. Counters are those of the network namespace that
+// the process is in, which "network" names: processes of one host see the same ones.
 #pragma once
 
 #include <condition_variable>
@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/rank.h"
+#include "observe/gpus.h"
 #include "observe/jsonl_sink.h"
 
 namespace tutti::observe {
@@ -42,7 +43,7 @@ class Sampler {
 // The file of a rank in its run folder.
 std::filesystem::path samples_path(const std::filesystem::path& run_folder, Rank rank);
 
-// One sample of this process, as a line has it.
+// One sample of this process, as a line has it but for the GPUs.
 nlohmann::json take_sample();
 
 // The most that this process has had in memory at once, whoever else had a part of it too.

@@ -5,163 +5,26 @@
 
 #include <atomic>
 #include <barrier>
-#include <cmath>
 #include <cstring>
 #include <future>
 #include <mutex>
 
 #include "base/error.h"
-#include "base/random.h"
-#include "net/inproc.h"
-#include "optim/step.h"
-#include "ps/client.h"
+#include "ps/server_fixture.h"
 
 namespace tutti::ps {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(60);
-constexpr std::size_t kPieceBytes = 256;
-const std::vector<std::size_t> kBuckets = {301, 17, 128, 1000};
-const nlohmann::json kModel = {{"weights", {1446}, "float32"}};
-const Contents kContents{.model = kModel, .buckets = kBuckets, .piece_bytes = kPieceBytes};
-
-float noise(std::uint64_t worker, std::uint64_t step, std::uint64_t i) {
-  SplitMix64 random(mix_seed({worker, step, i}));
-  return static_cast<float>(random.below(2001)) * 1e-3F - 1.0F;
-}
-
-// A worker's buckets, where peers can read them if there is such a place.
-struct Buckets {
-  explicit Buckets(net::Transport& t) {
-    const std::size_t total = 1446;
-    auto* memory = t.peer_memory();
-    own.resize(total * 2);
-    std::span<float> all(own);
-    if (memory != nullptr) {
-      const auto arena = memory->arena(t.rank());
-      all = {reinterpret_cast<float*>(arena.data()), total * 2};
-    }
-    std::size_t at = 0;
-    for (const std::size_t n : kBuckets) {
-      views.push_back({all.subspan(at, n), all.subspan(total + at, n), all.subspan(at, n)});
-      at += n;
-    }
-    for (std::size_t b = 0; b < views.size(); ++b) {
-      for (std::size_t i = 0; i < views[b].parameters.size(); ++i) views[b].parameters[i] = noise(99, b, i);
-    }
-  }
-  std::vector<float> flat() const {
-    std::vector<float> all;
-    for (const auto& v : views) all.insert(all.end(), v.parameters.begin(), v.parameters.end());
-    return all;
-  }
-  void set_gradients(int worker, int step) const {
-    std::size_t at = 0;
-    for (const auto& v : views) {
-      for (float& g : v.gradients)
-        g = noise(static_cast<std::uint64_t>(worker), static_cast<std::uint64_t>(step), at++);
-    }
-  }
-  std::vector<float> own;
-  std::vector<ClientBucket> views;
-};
-
-// Everything in one place, in double: the mean of the workers' gradients, the textbook's rule.
-std::vector<float> reference(const optim::Settings& s, int workers, int steps) {
-  std::vector<double> p, m, v;
-  for (std::size_t b = 0; b < kBuckets.size(); ++b) {
-    for (std::size_t i = 0; i < kBuckets[b]; ++i) p.push_back(noise(99, b, i));
-  }
-  m.resize(p.size());
-  v.resize(p.size());
-  for (int t = 1; t <= steps; ++t) {
-    for (std::size_t i = 0; i < p.size(); ++i) {
-      double g = 0;
-      for (int w = 0; w < workers; ++w)
-        g += noise(static_cast<std::uint64_t>(w), static_cast<std::uint64_t>(t), i);
-      g /= workers;
-      switch (s.kind) {
-        case optim::Kind::sgd:
-          p[i] -= s.lr * g;
-          break;
-        case optim::Kind::momentum:
-          m[i] = optim::momentum_of(s) * m[i] + g;
-          p[i] -= s.lr * m[i];
-          break;
-        case optim::Kind::adam:
-          m[i] = s.beta1 * m[i] + (1 - s.beta1) * g;
-          v[i] = s.beta2 * v[i] + (1 - s.beta2) * g * g;
-          p[i] -= s.lr * (m[i] / (1 - std::pow(s.beta1, t))) /
-                  (std::sqrt(v[i] / (1 - std::pow(s.beta2, t))) + 1e-8);
-          break;
-        default:
-          v[i] += g * g;
-          p[i] -= s.lr * g / (std::sqrt(v[i]) + 1e-10);
-      }
-    }
-  }
-  return {p.begin(), p.end()};
-}
-
-struct Outcome {
-  std::vector<std::vector<float>> replicas;  // by worker
-  std::vector<ServerReport> servers;
-};
-
-// Trains on noise: every worker makes `steps` steps, or as many as the servers still take.
-Outcome train(net::Medium medium, const ServerOptions& o, int steps,
-              const std::function<std::unique_ptr<net::Transport>(net::Transport&)>& wrap = nullptr) {
-  Outcome outcome;
-  outcome.replicas.resize(static_cast<std::size_t>(o.workers));
-  outcome.servers.resize(static_cast<std::size_t>(o.servers));
-  std::barrier started(o.workers);
-  net::run_as_threads(medium, o.workers + o.servers, kPatience, [&](net::Transport& plain) {
-    const int rank = to_int(plain.rank());
-    if (rank >= o.workers) {
-      outcome.servers[static_cast<std::size_t>(rank - o.workers)] = serve(plain, o);
-      return;
-    }
-    const auto wrapped = wrap ? wrap(plain) : nullptr;
-    net::Transport& t = wrapped ? *wrapped : plain;
-    Buckets buckets(t);
-    Client client(t, o, kContents, buckets.views);
-    if (rank == 0) client.start(0, {});
-    started.arrive_and_wait();
-    for (int step = 1; step <= steps; ++step) {
-      buckets.set_gradients(rank, step);
-      for (std::size_t b = 0; b < kBuckets.size(); ++b) client.push(b, o.optimizer.lr);
-      for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
-    }
-    client.leave();
-    client.say_goodbye();
-    outcome.replicas[static_cast<std::size_t>(rank)] = buckets.flat();
-  });
-  return outcome;
-}
-
-// Another transport, unless told otherwise.
-class Passing : public net::Transport {
- public:
-  explicit Passing(net::Transport& inner) : inner_(inner) {}
-  Rank rank() const override { return inner_.rank(); }
-  int world() const override { return inner_.world(); }
-  net::PeerMemory* peer_memory() override { return inner_.peer_memory(); }
-  void cancel() override { inner_.cancel(); }
-  std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
-                                   const net::Activity& doing) override {
-    return inner_.wait_for_any(peers, at_most, doing);
-  }
-
- protected:
-  net::Transport& inner_;
-};
-
-std::optional<Verb> verb_of(std::span<const std::byte> message) {
-  if (message.size() != sizeof(Header)) return std::nullopt;
-  Header header;
-  std::memcpy(&header, message.data(), sizeof header);
-  return header.verb;
-}
+using fixture::Buckets;
+using fixture::kBuckets;
+using fixture::kContents;
+using fixture::kModel;
+using fixture::kPatience;
+using fixture::noise;
+using fixture::Passing;
+using fixture::reference;
+using fixture::train;
+using fixture::verb_of;
 
 // Counts the pushes that have left and not been answered; says when there are `many`.
 class Watcher final : public Passing {

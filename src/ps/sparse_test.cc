@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "net/inproc.h"
 #include "optim/step.h"
@@ -205,6 +206,26 @@ TEST_P(SparseServers, NextSessionGoesOnWithTheStateUnderOtherPartitions) {
   });
   const auto expected = reference(o.optimizer, 2, 12);
   for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(ended[i], expected[i], 1e-5) << i;
+}
+
+// A server reads gradients where a worker says that they lie, but nowhere outside that worker's memory.
+TEST(SharedRows, GradientsOutsideTheWorkersMemoryAreRefused) {
+  const ServerOptions o{.workers = 1, .first_server = 1, .servers = 1, .policy = {.workers = 1}};
+  net::run_as_threads(net::Medium::memory, 2, kPatience, [&](net::Transport& t) {
+    if (t.rank() == Rank{1}) {
+      EXPECT_THROW(serve(t, o), ProtocolError);
+      return;
+    }
+    std::vector<float> table(kRows * kWidth);
+    const Room room(t);
+    Client client(t, o, {.tables = {{"words", kRows, kWidth}}}, {}, {{table, room.all.subspan(16)}});
+    client.start(0, {});
+    const std::uint64_t end = t.peer_memory()->arena(t.rank()).size();
+    const Header header{.verb = Verb::push_rows, .slot = 1, .memory_at = end - (kWidth - 1) * sizeof(float)};
+    const std::uint32_t row = 0;
+    net::send(t, Rank{1}, std::as_bytes(std::span(&header, 1)), {"pushing"});
+    net::send(t, Rank{1}, std::as_bytes(std::span(&row, 1)), {"pushing"});
+  });
 }
 
 TEST_P(SparseServers, AsyncAndSspApplyEveryWorkersRows) {

@@ -74,7 +74,7 @@ TEST_F(Page, AComparisonHasItsVerdictAndWhatTheRunsHaveLeft) {
   write(folder() / "ring-2" / "samples-rank-0.jsonl",
         R"({"rank":0,"role":"worker","cores":1,"network":7}
 {"time":10.0,"cpu_seconds":1.0,"resident_bytes":5,"interfaces":{}}
-{"time":10.5,"cpu_seconds":1.5,"resident_bytes":6,"interfaces":{"lo":{"tx_bytes":9}}}
+{"time":10.5,"cpu_seconds":1.5,"resident_bytes":6,"interfaces":{"lo":{"tx_bytes":9}},"gpus":[{"utilisation":0.5,"memory_bytes":7}]}
 )");
   const auto data = page_data(folder());
   EXPECT_EQ(data["kind"], "comparison");
@@ -87,6 +87,7 @@ TEST_F(Page, AComparisonHasItsVerdictAndWhatTheRunsHaveLeft) {
   EXPECT_DOUBLE_EQ(ring["metrics"]["anatomy"]["waiting"], 1);
   EXPECT_EQ(ring["nodes"][0]["seconds"], (std::vector<double>{0, 0.5}));
   EXPECT_EQ(ring["nodes"][0]["interfaces"]["lo"]["tx_bytes"], nlohmann::json::parse("[null,9]"));
+  EXPECT_EQ(ring["nodes"][0]["gpus"][0]["utilisation"], nlohmann::json::parse("[null,0.5]"));
   EXPECT_TRUE(data["cells"][1]["metrics"].is_null());
   EXPECT_TRUE(data["differences"][0]["identical"]);
 }

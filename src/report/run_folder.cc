@@ -89,19 +89,25 @@ nlohmann::json read_node(const fs::path& path, std::size_t points) {
   if (node.is_null() || samples.empty()) return nullptr;
   for (const char* key : {"time", "cpu_seconds", "resident_bytes"}) node[key] = nlohmann::json::array();
   node["interfaces"] = nlohmann::json::object();
+  node["gpus"] = nlohmann::json::array();
   const std::size_t each = stride(samples.size(), std::min(points, kMostPoints));
   for (std::size_t i = 0; i < samples.size(); i += each) {
     const auto& s = samples[i];
     for (const char* key : {"time", "cpu_seconds", "resident_bytes"})
       node[key].push_back(s.value(key, nlohmann::json()));
-    // Interfaces that come later than others begin with nothing.
+    // What comes later than others begins with nothing.
+    const auto append = [&](nlohmann::json& series, const nlohmann::json& value) {
+      while (series.size() + 1 < node["time"].size()) series.push_back(nullptr);
+      series.push_back(value);
+    };
     const auto interfaces = s.value("interfaces", nlohmann::json::object());
     for (const auto& [name, counters] : interfaces.items()) {
-      for (const auto& [counter, value] : counters.items()) {
-        auto& series = node["interfaces"][name][counter];
-        while (series.size() + 1 < node["time"].size()) series.push_back(nullptr);
-        series.push_back(value);
-      }
+      for (const auto& [counter, value] : counters.items()) append(node["interfaces"][name][counter], value);
+    }
+    const auto gpus = s.value("gpus", nlohmann::json::array());
+    for (std::size_t g = 0; g < gpus.size(); ++g) {
+      for (const char* key : {"utilisation", "memory_bytes"})
+        append(node["gpus"][g][key], gpus[g].value(key, nlohmann::json()));
     }
   }
   return node;

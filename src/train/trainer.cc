@@ -9,7 +9,6 @@
 #include "base/random.h"
 #include "base/version.h"
 #include "data/loader.h"
-#include "exchange/router.h"
 #include "models/batch_norm.h"
 #include "net/group.h"
 #include "observe/sampler.h"
@@ -20,6 +19,7 @@
 #include "train/plan.h"
 #include "train/precision.h"
 #include "train/replica.h"
+#include "train/routing.h"
 #include "train/summary.h"
 
 namespace tutti::train {
@@ -67,7 +67,7 @@ class Trainer {
                                      .end_step = static_cast<std::uint64_t>(plan_.total_steps + ahead),
                                      .augment = augment_of(config_)});
     next_ = loader.next();
-    decide_routes(measure_densities(*next_));
+    routing_.decide([&] { return model_->rows_read(as_batch(*next_)); }, setup_.routes);
     start_from_the_same_weights();
     training_since_ = Clock::now();
     while (!over_ && exchange().steps_done() < plan_.total_steps && (next_ || loader.has_next())) {
@@ -120,12 +120,12 @@ class Trainer {
   exchange::Exchange& exchange() { return *replica_->exchange; }
   exchange::TableRows* rows() { return exchange().rows(); }
 
-  void make_replica(const std::vector<std::string>& by_rows) {
+  void make_replica() {
     pacer_.reset();
     replica_.reset();
     replica_.emplace(
         Surroundings{*model_, phases_, strategy_, tuning_, config_.bucket_bytes, everyone_, all_, trace_},
-        by_rows);
+        routing_.by_rows());
     if (config_.pace_ms > 0) {
       const std::chrono::duration<double, std::milli> step(config_.pace_ms * slowdown_);
       pacer_.emplace(replica_->buckets, replica_->tables, std::chrono::duration_cast<Clock::duration>(step),
@@ -145,73 +145,13 @@ class Trainer {
     if (!config_.no_overlap) exchange().on_gradient(id);
   }
 
-  // The fraction of each embedding's rows that a worker's step reads, as the first batch has it.
-  std::vector<double> measure_densities(const data::Batch& batch) {
-    std::vector<double> densities(embeddings_.size());
-    if (embeddings_.empty()) return densities;
-    const auto read = model_->rows_read(as_batch(batch));
-    TUTTI_CHECK(read.size() == embeddings_.size(), "{} tables, {} read", embeddings_.size(), read.size());
-    for (std::size_t t = 0; t < densities.size(); ++t) {
-      const auto rows = model_->named_parameters()[embeddings_[t]].size(0);
-      densities[t] =
-          static_cast<double>(std::get<0>(torch::_unique2(read[t])).numel()) / static_cast<double>(rows);
-    }
-    return mean_over_workers(std::move(densities));
-  }
-
-  std::vector<double> mean_over_workers(std::vector<double> values) {
-    all_.all_reduce({values.data(), values.size(), DType::f64}, collectives::ReduceOp::average, "densities");
-    return values;
-  }
-
-  exchange::ParameterFacts facts_of(const std::string& name, double density) const {
-    const auto parameter = model_->named_parameters()[name];
-    const bool table = std::ranges::find(embeddings_, name) != embeddings_.end();
-    return {.name = name,
-            .bytes = static_cast<std::size_t>(parameter.numel()) * sizeof(float),
-            .rows = table ? static_cast<std::size_t>(parameter.size(0)) : 0,
-            .density = density};
-  }
-
-  // Which parameters go which way, from how much of each embedding a step touches.
-  void decide_routes(const std::vector<double>& densities) {
-    if (!exchange::takes_rows(strategy_, tuning_)) {
-      if (strategy_.servers && !embeddings_.empty()) {
-        emit(observe::Note{
-            fmt::format("embedding tables travel whole: {}", exchange::why_whole_tables(tuning_))});
-      }
-      return;
-    }
-    if (!strategy_.hybrid) {
-      by_rows_ = embeddings_;
-      return;
-    }
-    cluster_ = exchange::measure_cluster(all_, config_.servers);
-    // A resumed run keeps its routes: another measurement must not make it another run.
-    if (!setup_.routes.empty()) return take(setup_.routes);
-    std::vector<exchange::Route> routes;
-    for (const auto& item : model_->named_parameters()) {
-      const auto table = std::ranges::find(embeddings_, item.key());
-      const double density =
-          table == embeddings_.end() ? 1 : densities[static_cast<std::size_t>(table - embeddings_.begin())];
-      routes.push_back(exchange::route(facts_of(item.key(), density), cluster_));
-    }
-    take(std::move(routes));
-  }
-
-  void take(std::vector<exchange::Route> routes) {
-    routes_ = std::move(routes);
-    by_rows_ = exchange::by_servers(routes_);
-    for (const auto& line : exchange::table_of(routes_)) emit(observe::Note{line});
-  }
-
   void start_from_the_same_weights() {
-    if (by_rows_.empty() || strategy_.apart || config_.backup_workers > 0) {
+    if (routing_.by_rows().empty() || strategy_.apart || config_.backup_workers > 0) {
       search_.reset();  // nothing to cut, or nobody to agree with
     } else if (search_) {
       tuning_.partitions = search_->first();
     }
-    make_replica(by_rows_);
+    make_replica();
     if (setup_.checkpoint) {
       if (first()) {
         restore(checkpoint::load(*setup_.checkpoint), replica_->buckets, replica_->tables, buffers_,
@@ -240,24 +180,9 @@ class Trainer {
     std::optional<Snapshot> state;
     if (first())
       state = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater, Hold::copies);
-    make_replica(by_rows_);
+    make_replica();
     if (first()) restore_optimizer(*state, replica_->buckets, replica_->tables, replica_->updater);
     exchange().start(done, true);
-  }
-
-  // A table that has turned dense goes by all-reduce from the next epoch on.
-  void reroute() {
-    if (!strategy_.hybrid || by_rows_.empty()) return;
-    const auto densities = mean_over_workers(rows()->take_densities());
-    auto routes = routes_;
-    for (std::size_t t = 0; t < densities.size(); ++t) {
-      const auto& name = replica_->tables.name(t);
-      *std::ranges::find(routes, name, &exchange::Route::parameter) =
-          exchange::route(facts_of(name, densities[t]), cluster_);
-    }
-    if (exchange::by_servers(routes) == by_rows_) return;
-    take(std::move(routes));
-    begin_anew();
   }
 
   // Computes a step that does not count, to learn where in a step each gradient comes.
@@ -337,7 +262,8 @@ class Trainer {
     if (next_->count == 0) return;
     const auto read = model_->rows_read(as_batch(*next_));
     for (std::size_t t = 0; t < replica_->tables.size(); ++t) {
-      const auto at = std::ranges::find(embeddings_, replica_->tables.name(t)) - embeddings_.begin();
+      const auto& all = routing_.embeddings();
+      const auto at = std::ranges::find(all, replica_->tables.name(t)) - all.begin();
       const auto numbers = read[static_cast<std::size_t>(at)].contiguous();
       rows()->expect(t, {numbers.data_ptr<std::int64_t>(), static_cast<std::size_t>(numbers.numel())});
     }
@@ -418,7 +344,10 @@ class Trainer {
       exchange().fetch_state();
       save(steps_seen_);
     }
-    if (epoch_done && together_) reroute();
+    if (epoch_done && together_ && rows() != nullptr &&
+        routing_.revise(replica_->tables, rows()->take_densities())) {
+      begin_anew();
+    }
     if (search_) search_partitions();
   }
 
@@ -475,8 +404,9 @@ class Trainer {
   void save(std::int64_t done) {
     const auto model = snapshot_model(replica_->buckets, replica_->tables, buffers_, hold_);
     const auto optimizer = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater, hold_);
-    const auto path = checkpoint::save(config_.out, done, model.views(), optimizer.views(),
-                                       {{"config", config_}, {"version", kVersion}, {"routes", routes_}});
+    const auto path =
+        checkpoint::save(config_.out, done, model.views(), optimizer.views(),
+                         {{"config", config_}, {"version", kVersion}, {"routes", routing_.routes()}});
     emit(observe::CheckpointSaved{done, path.string()});
   }
 
@@ -515,8 +445,8 @@ class Trainer {
                                   {"bytes", first_bucket_bytes()},
                                   {"reason", choice.reason}});
     }
-    if (!routes_.empty()) s["routes"] = routes_;
-    if (!by_rows_.empty()) s["partitions"] = tuning_.partitions;
+    if (!routing_.routes().empty()) s["routes"] = routing_.routes();
+    if (!routing_.by_rows().empty()) s["partitions"] = tuning_.partitions;
     if (search_) s["partition_search"] = search_->report();
     return s;
   }
@@ -543,10 +473,8 @@ class Trainer {
   std::shared_ptr<models::Model> model_;
   const std::vector<models::Phase> phases_ = model_->phases();
   const Buffers buffers_{*model_};
-  const std::vector<std::string> embeddings_ = grad::embedding_names(*model_);
-  std::vector<std::string> by_rows_;  // of these, which travel as rows
-  exchange::ClusterFacts cluster_;
-  std::vector<exchange::Route> routes_;  // of hybrid
+  Routing routing_{{*model_, strategy_, tuning_, all_, config_.servers,
+                    [this](std::string line) { emit(observe::Note{std::move(line)}); }}};
   std::optional<PartitionSearch> search_ =
       config_.partitions == "auto" ? std::optional(PartitionSearch(config_.servers)) : std::nullopt;
   bool partitions_said_ = false;

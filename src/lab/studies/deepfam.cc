@@ -33,9 +33,8 @@ std::vector<PlannedRun> plan(Scale scale, const std::string& folder) {
     c.global_batch = full ? 100 : 16;
     c.lr = 0.001;
     c.steps = full ? 200 : 20;
-    c.evaluate_every = full ? 10 : 20;
+    c.evaluate_every = 20;
     c.checkpoint_every = full ? 100 : 0;
-    c.threads = 1;
     runs.push_back(planned(folder, c));
   }
   return runs;

@@ -33,6 +33,10 @@ function networkRows(counters) {
   }).filter((row, _, all) => all.some((other) => other.node === row.node && other.value > 0));
 }
 
+// GPUs of a machine are everybody's there: the first process's samples are drawn.
+const gpuRows = (key) => (nodes()[0]?.gpus ?? []).flatMap((gpu, g) => gpu[key].map((value, i) => ({ node: `GPU ${g}`, seconds: nodes()[0].seconds[i], value })))
+  .filter((row) => row.value !== null);
+
 // `yOptions` is given the largest value.
 function overTime(section, id, title, note, rows, y, yLabel, yOptions, format) {
   addFigure({
@@ -49,6 +53,10 @@ function addNodes() {
   const section = addSection("nodes", "Nodes", "Sampled every 200 ms inside each process of the run that is chosen above, from its start to its end: training, evaluation and checkpoints.");
   overTime(section, "cpu", "Processor", "Time on processors, as a part of the cores that the process may use.", cpuRows, "cpu", "of its cores", () => ({ tickFormat: "%" }), (row) => percent(row.cpu, 0));
   overTime(section, "memory", "Memory", "Resident memory of the process, with what it shares.", memoryRows, "bytes", "resident", byteTicks, (row) => bytes(row.bytes));
+  if (report.cells.some((cell) => cell.nodes?.some((node) => node.gpus?.length))) {
+    overTime(section, "gpu", "GPU", "The part of the time in which each GPU of the machine computed, for anybody.", () => gpuRows("utilisation"), "value", "of the time", () => ({ tickFormat: "%" }), (row) => percent(row.value, 0));
+    overTime(section, "gpu-memory", "GPU memory", "Allocated on each GPU of the machine, by anybody.", () => gpuRows("memory_bytes"), "value", "allocated", byteTicks, (row) => bytes(row.value));
+  }
   overTime(section, "network-bytes", "Network, bytes", "Bytes through the interfaces of the process's host, of everything that runs there. Gradients in shared memory do not pass here.",
     () => networkRows([["tx_bytes", "out"], ["rx_bytes", "in"]]), "value", "a second", byteTicks, (row) => `${bytes(row.value)}/s`);
   overTime(section, "network-packets", "Network, packets", "Packets through the same interfaces.",

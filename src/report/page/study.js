@@ -8,17 +8,21 @@ function claimRow(claim) {
     make("td", { class: "text" }, claim.reported || "–"), make("td", { class: "text" }, claim.ours || "–"));
 }
 
-// As many digits as say something.
-function figureOf(value) {
+// As many digits as say something; `counts` are whole.
+function figureOf(value, counts = Number.isInteger(value)) {
   if (value === null) return "–";
   if (typeof value !== "number") return value;
-  if (Number.isInteger(value)) return whole.format(value);
+  if (counts) return whole.format(value);
   const size = Math.abs(value);
   return number(value, size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 ? 2 : 4);
 }
 
-const studyTable = ({ title, header, rows }) => table(title, header.map((text, i) => [text, rows.every((row) => typeof row[i] === "string") ? "text" : ""]),
-  rows.map((row) => make("tr", {}, make("th", { scope: "row" }, figureOf(row[0])), row.slice(1).map((value) => make("td", { class: typeof value === "string" ? "plain" : "" }, figureOf(value))))));
+function studyTable({ title, header, rows }) {
+  const counts = header.map((_, i) => rows.every((row) => typeof row[i] !== "number" || Number.isInteger(row[i])));
+  const cells = (row) => row.map((value, i) => (i === 0 ? make("th", { scope: "row" }, figureOf(value, counts[0]))
+    : make("td", { class: typeof value === "string" ? "plain" : "" }, figureOf(value, counts[i]))));
+  return table(title, header.map((text, i) => [text, rows.every((row) => typeof row[i] === "string") ? "text" : ""]), rows.map((row) => make("tr", {}, cells(row))));
+}
 
 // Lines of ours in the colours of their strategies, where they are one; dashed: theirs, or what theory says.
 function drawStudy(chart, rows, width) {
@@ -28,9 +32,10 @@ function drawStudy(chart, rows, width) {
   return Plot.plot({
     width, height: narrow(width) ? 250 : 300, marginTop: 30, marginLeft: 60, marginRight: 18, marginBottom: 40,
     x: { label: chart.x, ...(rows.every((row) => Number.isInteger(row.x) && row.x <= 16) ? wholeTicks(rows, "x") : {}) },
-    y: { label: chart.y, grid: true, zero: true, ticks: 6, tickFormat: "~s" }, color,
+    y: { label: chart.y, grid: true, zero: true, ticks: 6, tickFormat: rows.some((row) => row.y >= 1000) ? "~s" : undefined }, color,
     marks: [
       ...[false, true].map((reference) => Plot.lineY(rows.filter((row) => dashed.has(row.line) === reference), { x: "x", y: "y", z: "line", stroke: "line", strokeWidth: 2, strokeDasharray: reference ? "5 4" : null })),
+      Plot.text(dashed.size > 1 ? [...dashed].map((line) => rows.findLast((row) => row.line === line)).filter(Boolean) : [], { x: "x", y: "y", text: "line", textAnchor: "end", dy: -8, fill: grey }),
       Plot.dot(rows.filter((row) => !dashed.has(row.line)), { x: "x", y: "y", fill: "line", r: 4 }),
       Plot.tip(rows, Plot.pointer({ x: "x", y: "y", title: (row) => `${row.line}\n${chart.x} ${figureOf(row.x)}: ${figureOf(row.y)}`, fill: "var(--card)", stroke: "var(--line)" })),
     ],
