@@ -32,6 +32,12 @@ bool outgrows_cache(const std::vector<ClientBucket>& buckets) {
   return bytes > kStaysCached;
 }
 
+std::vector<Rank> servers_of(const ServerOptions& options) {
+  std::vector<Rank> ranks;
+  for (int s = 0; s < options.servers; ++s) ranks.push_back(Rank{options.first_server + s});
+  return ranks;
+}
+
 std::span<float> part(std::span<float> bucket, const Piece& piece) {
   return bucket.subspan(piece.first, piece.count);
 }
@@ -42,6 +48,7 @@ Client::Client(net::Transport& transport, const ServerOptions& options, const Co
                std::vector<ClientBucket> buckets, std::vector<ClientTable> tables)
     : transport_(transport),
       options_(options),
+      servers_(servers_of(options)),
       buckets_(std::move(buckets)),
       tables_(std::move(tables)),
       shapes_(contents.tables),
@@ -57,10 +64,10 @@ Client::Client(net::Transport& transport, const ServerOptions& options, const Co
   order_ = sending_order(layout.pieces, buckets_.size(), options.servers, to_int(transport.rank()));
   const Activity doing{"joining the servers"};
   const std::string text = describe(options, contents).dump();
-  for (const Rank s : all_servers()) {
+  for (const Rank s : servers_) {
     send(transport_, s, {.verb = Verb::hello, .bytes = text.size()}, std::as_bytes(std::span(text)), doing);
   }
-  for (const Rank s : all_servers()) {
+  for (const Rank s : servers_) {
     if (receive_header(transport_, s, doing).verb != Verb::welcome) {
       throw ProtocolError(
           fmt::format("rank {} did not welcome rank {}", to_int(s), to_int(transport.rank())));
@@ -80,12 +87,6 @@ Client::~Client() {
   changed_.notify_all();
   sender_.join();
   receiver_.join();
-}
-
-std::vector<Rank> Client::all_servers() const {
-  std::vector<Rank> ranks;
-  for (int s = 0; s < options_.servers; ++s) ranks.push_back(server_rank(s));
-  return ranks;
 }
 
 void Client::start(std::int64_t version, const std::vector<StateSlot>& state) {
@@ -109,17 +110,23 @@ void Client::start_pieces(std::int64_t version, const std::vector<StateSlot>& st
   pull();  // answered when all of it has arrived
 }
 
-// Some at a time: requests and answers must both fit between us and a server.
+// Some at a time: requests must fit between us and a server.
 void Client::pull() {
   constexpr std::size_t kAtATime = 256;
   const Activity doing{"pulling parameters"};
   for (std::size_t first = 0; first < pieces_.size(); first += kAtATime) {
     const std::size_t last = std::min(first + kAtATime, pieces_.size());
+    std::vector<Rank> awaited;  // a server for each answer
     for (std::size_t id = first; id < last; ++id) {
-      send(transport_, server_rank(pieces_[id].where.server),
-           {.verb = Verb::pull, .piece = static_cast<std::uint32_t>(id)}, {}, doing);
+      awaited.push_back(server_rank(pieces_[id].where.server));
+      send(transport_, awaited.back(), {.verb = Verb::pull, .piece = static_cast<std::uint32_t>(id)}, {},
+           doing);
     }
-    for (std::size_t id = first; id < last; ++id) receive_one(server_rank(pieces_[id].where.server), doing);
+    while (!awaited.empty()) {
+      const Rank from = next_to_answer([&] { return awaited.front(); }, doing);
+      receive_one(from, doing);
+      awaited.erase(std::ranges::find(awaited, from));
+    }
   }
 }
 
@@ -144,13 +151,13 @@ void Client::fetch_slot(Verb verb, std::uint32_t id, int server, std::uint32_t s
 }
 
 void Client::leave() {
-  for (const Rank s : all_servers()) send(transport_, s, {.verb = Verb::leave}, {}, {"leaving the servers"});
+  for (const Rank s : servers_) send(transport_, s, {.verb = Verb::leave}, {}, {"leaving the servers"});
 }
 
 std::vector<ServerReport> Client::say_goodbye(bool another_follows) {
   const Activity doing{"saying goodbye to the servers"};
   std::vector<ServerReport> reports;
-  for (const Rank s : all_servers()) {
+  for (const Rank s : servers_) {
     send(transport_, s, {.verb = Verb::bye, .slot = another_follows ? 1U : 0U}, {}, doing);
     const Header header = receive_header(transport_, s, doing);
     reports.push_back(nlohmann::json::parse(receive_text(transport_, s, header, doing)).get<ServerReport>());
@@ -264,29 +271,29 @@ void Client::enqueue(std::function<void()> send) {
 
 void Client::receive_pieces() {
   name_thread("pull");
-  const std::vector<Rank> servers = all_servers();
   const Activity doing{"waiting for updated parameters"};
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stop_ || away_ + rows_away_ > 0; });
     if (stop_) return;
-    const auto since = Clock::now();
     lock.unlock();
     try {
-      std::optional<Rank> from;
-      while (!from) {
-        from = transport_.wait_for_any(servers, kGlance, doing);
-        const auto waited = Clock::now() - since;
-        if (!from && waited > options_.timeout + kCourtesy) {
-          throw Timeout({transport_.rank(), awaited_server(), doing.text(),
-                         std::chrono::duration_cast<std::chrono::milliseconds>(waited)});
-        }
-      }
-      receive_one(*from, doing);
+      receive_one(next_to_answer([this] { return awaited_server(); }, doing), doing);
     } catch (...) {
       return fail(std::current_exception());
     }
     lock.lock();
+  }
+}
+
+// Whichever begins first. A server answers one worker at a time: to wait for a certain one, while the answer
+// of another fills our connection, would stop that one for everybody.
+Rank Client::next_to_answer(const std::function<Rank()>& awaited, const Activity& doing) {
+  const auto since = Clock::now();
+  while (true) {
+    if (const auto from = transport_.wait_for_any(servers_, kGlance, doing)) return *from;
+    if (Clock::now() - since > options_.timeout + kCourtesy)
+      throw Timeout({transport_.rank(), awaited(), doing.text(), elapsed_ms(since)});
   }
 }
 

@@ -101,7 +101,6 @@ class Client {
   };
 
   Rank server_rank(int server) const { return Rank{options_.first_server + server}; }
-  std::vector<Rank> all_servers() const;
   void send_gradients();
   struct PartTrack {  // of a part of a table
     TablePart where;
@@ -132,9 +131,12 @@ class Client {
   void fail(std::exception_ptr failure);
   void rethrow() const;
   Rank awaited_server() const;
+  // `awaited` names one that is to blame if nobody does.
+  Rank next_to_answer(const std::function<Rank()>& awaited, const net::Activity& doing);
 
   net::Transport& transport_;
   const ServerOptions& options_;
+  const std::vector<Rank> servers_;
   const std::vector<ClientBucket> buckets_;
   const std::vector<ClientTable> tables_;
   const std::vector<TableShape> shapes_;  // of the tables

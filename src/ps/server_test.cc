@@ -81,6 +81,48 @@ TEST(Sockets, AWorkerWaitsForSlowerOnesWithTheRestOfItsPieces) {
   });
 }
 
+// Notes answers that were read from a server before it was known to have begun one.
+class Listener final : public Passing {
+ public:
+  using Passing::Passing;
+  std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
+                                   const net::Activity& doing) override {
+    speaks_ = inner_.wait_for_any(peers, at_most, doing);
+    return speaks_;
+  }
+  void transfer(std::span<const net::Outgoing> out, std::span<const net::Incoming> in,
+                const net::Activity& doing) override {
+    if (!in.empty() && in[0].into.size() == sizeof(Header)) blind_ += speaks_ != in[0].from;
+    inner_.transfer(out, in, doing);
+  }
+  int take_blind() { return std::exchange(blind_, 0); }
+
+ private:
+  std::optional<Rank> speaks_;
+  int blind_ = 0;
+};
+
+// A server answers one worker at a time. A worker that waited for a certain server, while the answer of
+// another fills its connection, would stop that one for everybody; in a circle, for ever.
+TEST(Sockets, AWorkerTakesPulledPiecesFromWhicheverServerSpeaks) {
+  const ServerOptions o{.workers = 1, .first_server = 1, .servers = 3, .policy = {.workers = 1}};
+  net::run_as_threads(net::Medium::sockets, 4, kPatience, [&](net::Transport& t) {
+    if (to_int(t.rank()) >= o.workers) return void(serve(t, o));
+    Listener listener(t);
+    Buckets buckets(listener);
+    Client client(listener, o, kContents, buckets.views);
+    client.start(0, {});
+    listener.take_blind();  // servers introduce themselves in turn
+    const auto started = buckets.flat();
+    for (const auto& view : buckets.views) std::ranges::fill(view.parameters, 0.0F);
+    client.pull();
+    EXPECT_EQ(listener.take_blind(), 0);
+    EXPECT_EQ(buckets.flat(), started);
+    client.leave();
+    client.say_goodbye();
+  });
+}
+
 class Servers : public ::testing::TestWithParam<net::Medium> {};
 TEST_P(Servers, NextSessionMayCutThePiecesElsewhere) {
   const ServerOptions o{.workers = 2,

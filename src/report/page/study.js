@@ -35,7 +35,7 @@ function drawStudy(chart, rows, width) {
     y: { label: chart.y, grid: true, zero: true, ticks: 6, tickFormat: rows.some((row) => row.y >= 1000) ? "~s" : undefined }, color,
     marks: [
       ...[false, true].map((reference) => Plot.lineY(rows.filter((row) => dashed.has(row.line) === reference), { x: "x", y: "y", z: "line", stroke: "line", strokeWidth: 2, strokeDasharray: reference ? "5 4" : null })),
-      Plot.text(dashed.size > 1 ? [...dashed].map((line) => rows.findLast((row) => row.line === line)).filter(Boolean) : [], { x: "x", y: "y", text: "line", textAnchor: "end", dy: -8, fill: grey }),
+      ...(dashed.size > 1 ? [...dashed] : []).map((line, i) => Plot.text(rows.filter((row) => row.line === line).slice(-1), { x: "x", y: "y", text: "line", textAnchor: "end", dy: i % 2 ? 13 : -8, fill: grey })),
       Plot.dot(rows.filter((row) => !dashed.has(row.line)), { x: "x", y: "y", fill: "line", r: 4 }),
       Plot.tip(rows, Plot.pointer({ x: "x", y: "y", title: (row) => `${row.line}\n${chart.x} ${figureOf(row.x)}: ${figureOf(row.y)}`, fill: "var(--card)", stroke: "var(--line)" })),
     ],
