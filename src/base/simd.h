@@ -16,13 +16,13 @@ namespace tutti {
 // Rows that are read in no order come from far; asked for this many rows ahead they come together.
 inline constexpr std::size_t kRowsAhead = 16;
 
-// Begins to load `count` floats at `row`.
-enum class Use { read, write };
-template <Use use>
-void prefetch_row(const float* row, std::size_t count) {
-  constexpr std::size_t kFloatsALine = 16;
-  for (std::size_t i = 0; i < count; i += kFloatsALine)
-    __builtin_prefetch(row + i, use == Use::write ? 1 : 0);
+// Each begins to load `count` floats at `row`.
+inline constexpr std::size_t kFloatsALine = 16;
+inline void prefetch_to_read(const float* row, std::size_t count) {
+  for (std::size_t i = 0; i < count; i += kFloatsALine) __builtin_prefetch(row + i, 0);
+}
+inline void prefetch_to_write(const float* row, std::size_t count) {
+  for (std::size_t i = 0; i < count; i += kFloatsALine) __builtin_prefetch(row + i, 1);
 }
 
 }  // namespace tutti

@@ -1,9 +1,13 @@
 #include "collectives/communicator.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <system_error>
 
 #include "base/error.h"
 #include "collectives/executor.h"
@@ -38,10 +42,22 @@ std::span<std::byte> Communicator::allocate(std::size_t bytes) {
     throw RunError(fmt::format("rank {}: {} bytes of shared memory are in use, {} more do not fit in {}",
                                to_int(rank()), arena_used_, bytes, arena.size()));
   }
-  // A fresh arena is zero; it is given out once.
+  // A fresh arena is zero, and so is what was taken back.
   const auto block = arena.subspan(arena_used_, bytes);
   arena_used_ += rounded;
   return block;
+}
+
+void Communicator::release(const Mark& mark) {
+  while (owned_.size() > mark.blocks) owned_.pop_back();
+  if (arena_used_ <= mark.arena_used) return;
+  // Whole pages; what was never touched is not touched now.
+  const auto back =
+      transport_.peer_memory()->arena(rank()).subspan(mark.arena_used, arena_used_ - mark.arena_used);
+  if (::madvise(back.data(), back.size(), MADV_REMOVE) != 0)
+    throw RunError(fmt::format("rank {}: shared memory cannot be given back: {}", to_int(rank()),
+                               std::generic_category().message(errno)));
+  arena_used_ = mark.arena_used;
 }
 
 void Communicator::all_reduce(Buffer buffer, ReduceOp op, std::string_view label) {

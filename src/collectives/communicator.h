@@ -49,6 +49,13 @@ class Communicator {
   // Zeroed memory for buffers, aligned for vectors, owned by the communicator. A collective call: every rank
   // asks for the same sizes in the same order. Throws RunError if there is no more.
   std::span<std::byte> allocate(std::size_t bytes);
+  // Takes back what was allocated since the mark: nobody uses it any more, on no rank. Collective as well.
+  struct Mark {
+    std::size_t arena_used = 0;
+    std::size_t blocks = 0;
+  };
+  Mark mark() const { return {arena_used_, owned_.size()}; }
+  void release(const Mark& mark);
 
   void all_reduce(Buffer buffer, ReduceOp op, std::string_view label = {});
   // Rank r's result is at equal_part(count, world, r); the rest of the buffer is undefined.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -196,6 +197,25 @@ TEST(Communicator, GathersTextsOfDifferentLengths) {
 TEST(Communicator, SharedMemoryThatDoesNotSufficeSaysSo) {
   run({Way::in_place, std::nullopt}, 1,
       [](Communicator& all) { EXPECT_THROW(all.allocate(std::size_t{1} << 50), RunError); });
+}
+
+TEST(Communicator, MemoryThatWasTakenBackIsGivenOutAgainAndZero) {
+  for (const Way way : {Way::in_place, Way::sockets}) {
+    // Three of the first would not fit beside each other.
+    const std::size_t bytes = way == Way::in_place ? std::size_t{400} << 20 : 1 << 20;
+    run({way, std::nullopt}, 1, [&](Communicator& all) {
+      const auto kept = all.allocate(4000);
+      std::ranges::fill(kept, std::byte{7});
+      const auto mark = all.mark();
+      for (int round = 0; round < 3; ++round) {
+        const auto block = all.allocate(bytes);
+        EXPECT_EQ(block[bytes / 2], std::byte{0});
+        block[bytes / 2] = std::byte{9};
+        all.release(mark);
+      }
+      EXPECT_EQ(std::ranges::count(kept, std::byte{7}), 4000);
+    });
+  }
 }
 
 TEST(Communicator, RankThatLeavesEndsTheCollectiveOfTheOthers) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace tutti::exchange {
 
 TableRows::TableRows(const grad::Tables& tables, const Updater& updater, ps::Client& client)
@@ -13,6 +15,7 @@ TableRows::TableRows(const grad::Tables& tables, const Updater& updater, ps::Cli
       touched_(tables.size()) {}
 
 void TableRows::on_gradient(std::size_t table) {
+  TUTTI_CHECK(!pushed_[table], "table {} is pushed twice", table);
   const auto gradient = tables_.take_gradient(table);
   const auto count = static_cast<std::size_t>(gradient.rows.numel());
   auto rows = ps::sum_repeated_rows({gradient.rows.data_ptr<std::int64_t>(), count},

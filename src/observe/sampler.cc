@@ -110,17 +110,17 @@ Sampler::~Sampler() {
 void Sampler::run() {
   name_thread("tutti-sampler");
   try {
+    file_.write_line(take_sample());  // the driver of a GPU may take its time
     const Gpus gpus;
-    const auto write_sample = [&] {
+    bool more = true;
+    while (more) {
+      std::unique_lock lock(mutex_);
+      more = !changed_.wait_for(lock, kInterval, [this] { return stop_; });
+      lock.unlock();
       auto sample = take_sample();
       sample["gpus"] = gpus.sample();
       file_.write_line(sample);
-    };
-    std::unique_lock lock(mutex_);
-    do {
-      write_sample();
-    } while (!changed_.wait_for(lock, kInterval, [this] { return stop_; }));
-    write_sample();
+    }
   } catch (const RunError&) {  // a run is worth more than its samples
   }
 }

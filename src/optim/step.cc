@@ -206,8 +206,8 @@ void step_rows(const Settings& settings, double lr, std::int64_t t, std::size_t 
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (i + kRowsAhead < rows.size()) {
       const std::size_t next = rows[i + kRowsAhead] * width;
-      prefetch_row<Use::write>(table.data() + next, width);
-      for (const auto& slot : state) prefetch_row<Use::write>(slot.data() + next, width);
+      prefetch_to_write(table.data() + next, width);
+      for (const auto& slot : state) prefetch_to_write(slot.data() + next, width);
     }
     const std::size_t at = rows[i] * width;
     TUTTI_CHECK(at + width <= table.size(), "row {} of {}", rows[i], table.size() / width);

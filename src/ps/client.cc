@@ -124,8 +124,13 @@ void Client::pull() {
     }
     while (!awaited.empty()) {
       const Rank from = next_to_answer([&] { return awaited.front(); }, doing);
+      const auto answer = std::ranges::find(awaited, from);
+      if (answer == awaited.end()) {
+        throw ProtocolError(fmt::format("rank {}: rank {} sent a piece that nobody asked for",
+                                        to_int(transport_.rank()), to_int(from)));
+      }
+      awaited.erase(answer);
       receive_one(from, doing);
-      awaited.erase(std::ranges::find(awaited, from));
     }
   }
 }
@@ -348,7 +353,8 @@ void Client::land(const Header& header, Rank from, const Activity& doing) {
   const auto into = part(bucket.landing, piece);
   if (net::PeerMemory* memory = transport_.peer_memory()) {
     const auto held = memory->arena(from);
-    const ReadLock lock(gate_at(held, piece.memory_at), Deadline::in(options_.timeout));
+    const ReadLock lock(gate_at(held, piece.memory_at), transport_.rank(), from,
+                        Deadline::in(options_.timeout));
     const std::span<const float> values = values_behind(held, piece.memory_at, into.size());
     past_cache_ ? copy_past_cache(into, values) : (void)std::ranges::copy(values, into.begin());
   } else {

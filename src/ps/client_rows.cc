@@ -148,8 +148,8 @@ void Client::lay_rows(const TablePart& part, std::span<const std::uint32_t> rows
   float* const table = tables_[part.table].values.data();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (i + kRowsAhead < rows.size()) {
-      prefetch_row<Use::read>(row_at(i + kRowsAhead), width);
-      prefetch_row<Use::write>(table + rows[i + kRowsAhead] * width, width);
+      prefetch_to_read(row_at(i + kRowsAhead), width);
+      prefetch_to_write(table + rows[i + kRowsAhead] * width, width);
     }
     std::copy_n(row_at(i), width, table + rows[i] * width);
   }
@@ -175,7 +175,8 @@ void Client::rows_came(const Header& header, Rank from, const Activity& doing) {
     while (!rest.empty()) {  // an update need not wait for all of them
       const auto portion = rest.first(std::min(kPortion, rest.size()));
       rest = rest.subspan(portion.size());
-      const ReadLock lock(gate_at(held, p.memory_at), Deadline::in(options_.timeout));
+      const ReadLock lock(gate_at(held, p.memory_at), transport_.rank(), from,
+                          Deadline::in(options_.timeout));
       lay_rows(p, portion, [&](std::size_t i) { return values + (portion[i] - p.first_row) * p.width; });
     }
   } else {

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "ps/gate.h"

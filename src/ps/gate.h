@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/deadline.h"
+#include "base/rank.h"
 
 namespace tutti::ps {
 
@@ -25,10 +26,12 @@ inline std::span<float> values_behind(std::span<std::byte> memory, std::size_t a
 }
 
 // Each blocks until it is its turn. A holder keeps a gate for one copy or one update, so a wait is short; who
-// waits past the deadline waits for a process that has died or stands still: RunError.
+// waits past the deadline waits for a process that has died or stands still. A reader knows which, Timeout
+// names it; a writer does not: RunError.
 class ReadLock {
  public:
-  ReadLock(Gate& gate, Deadline deadline);
+  // `self` reads what `writer` holds.
+  ReadLock(Gate& gate, Rank self, Rank writer, Deadline deadline);
   ~ReadLock() { gate_.readers.fetch_sub(1); }
   ReadLock(const ReadLock&) = delete;
   ReadLock& operator=(const ReadLock&) = delete;

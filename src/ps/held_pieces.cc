@@ -140,7 +140,8 @@ void HeldPieces::send_piece(Held& held, int worker, const Header& header) {
   with_payload.bytes = bytes;
   std::span<const float> values = held.values;
   if (!stable()) {  // a copy, so that a slow reader does not hold up the next update
-    const ReadLock lock(*held.gate, Deadline::in(desk_.options.timeout));
+    const Rank self = desk_.transport.rank();
+    const ReadLock lock(*held.gate, self, self, Deadline::in(desk_.options.timeout));
     copy_.assign(values.begin(), values.end());
     values = copy_;
   }

@@ -53,14 +53,18 @@ void HeldRows::on_push(Rank from, const Header& header) {
 }
 
 // As many rows as the part has, at most: nobody makes us take more memory.
-void HeldRows::receive_row_numbers(Rank from, const Header& header, const Held& held,
-                                   std::vector<std::uint32_t>& rows) {
-  const net::Activity doing{"receiving rows"};
-  const TablePart& part = held.part;
+void HeldRows::check_count(Rank from, const Header& header, const TablePart& part) {
   if (header.slot > part.rows) {
     throw ProtocolError(
         fmt::format("worker {}: {} rows of a part of {}", to_int(from), header.slot, part.rows));
   }
+}
+
+void HeldRows::receive_row_numbers(Rank from, const Header& header, const Held& held,
+                                   std::vector<std::uint32_t>& rows) {
+  const net::Activity doing{"receiving rows"};
+  const TablePart& part = held.part;
+  check_count(from, header, part);
   rows.resize(header.slot);
   if (!rows.empty()) net::receive(desk_.transport, from, std::as_writable_bytes(std::span(rows)), doing);
   for (std::uint32_t& row : rows) {
@@ -114,14 +118,18 @@ void HeldRows::on_pull(Rank from, const Header& header) {
   const Held& held = find(from, header);
   const Header answer{
       .verb = Verb::rows, .piece = held.id, .slot = header.slot, .version = held.ledger.version()};
-  picked_.clear();
-  if (desk_.transport.peer_memory() != nullptr) return reply(to_int(from), answer, picked_);
+  if (desk_.transport.peer_memory() != nullptr) {
+    check_count(from, header, held.part);
+    desk_.bytes_sent += header.slot * held.part.width * sizeof(float);
+    picked_.clear();
+    return reply(to_int(from), answer, picked_);
+  }
   receive_row_numbers(from, header, held, wanted_);
   const std::size_t width = held.part.width;
   picked_.resize(wanted_.size() * width);
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     if (i + kRowsAhead < wanted_.size())
-      prefetch_row<Use::read>(held.values.data() + wanted_[i + kRowsAhead] * width, width);
+      prefetch_to_read(held.values.data() + wanted_[i + kRowsAhead] * width, width);
     std::copy_n(held.values.data() + wanted_[i] * width, width, picked_.data() + i * width);
   }
   reply(to_int(from), answer, picked_);

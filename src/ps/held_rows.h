@@ -44,6 +44,7 @@ class HeldRows {
   };
 
   Held& find(Rank from, const Header& header);
+  static void check_count(Rank from, const Header& header, const TablePart& part);
   void receive_row_numbers(Rank from, const Header& header, const Held& held,
                            std::vector<std::uint32_t>& rows);
   void receive_rows(Rank from, const Header& header, const Held& held, Inbox& into);

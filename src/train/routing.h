@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/communicator.h"
 #include "exchange/router.h"
 #include "exchange/strategy.h"
 #include "grad/tables.h"

@@ -123,6 +123,7 @@ class Trainer {
   void make_replica() {
     pacer_.reset();
     replica_.reset();
+    all_.release(before_replica_);
     replica_.emplace(
         Surroundings{*model_, phases_, strategy_, tuning_, config_.bucket_bytes, everyone_, all_, trace_},
         routing_.by_rows());
@@ -261,8 +262,9 @@ class Trainer {
     next_ = loader.next();
     if (next_->count == 0) return;
     const auto read = model_->rows_read(as_batch(*next_));
+    const auto& all = routing_.embeddings();
+    TUTTI_CHECK(read.size() == all.size(), "{} tables, {} read", all.size(), read.size());
     for (std::size_t t = 0; t < replica_->tables.size(); ++t) {
-      const auto& all = routing_.embeddings();
       const auto at = std::ranges::find(all, replica_->tables.name(t)) - all.begin();
       const auto numbers = read[static_cast<std::size_t>(at)].contiguous();
       rows()->expect(t, {numbers.data_ptr<std::int64_t>(), static_cast<std::size_t>(numbers.numel())});
@@ -469,6 +471,7 @@ class Trainer {
   net::Transport& everyone_;
   net::Group workers_;
   collectives::Communicator all_;  // the workers
+  const collectives::Communicator::Mark before_replica_ = all_.mark();
   observe::Trace trace_;
   std::shared_ptr<models::Model> model_;
   const std::vector<models::Phase> phases_ = model_->phases();
