@@ -45,6 +45,13 @@ double memcpy_rate(std::size_t bytes) {
   return static_cast<double>(bytes) / train::quantile(seconds, 0.5);
 }
 
+// As many rounds as were asked for, or as fit if one takes `pilot` seconds; the same on every worker.
+int choose_rounds(collectives::Communicator& workers, const BenchPsSpec& spec, double pilot) {
+  workers.all_reduce({&pilot, 1, DType::f64}, ReduceOp::max, "pilot");
+  if (spec.iterations > 0) return spec.iterations;
+  return static_cast<int>(std::clamp(kSecondsARow / std::max(pilot, 1e-9), 10.0, 2000.0));
+}
+
 class Worker {
  public:
   Worker(net::Transport& everyone, collectives::Communicator& workers, const ps::ServerOptions& options,
@@ -103,12 +110,6 @@ class Worker {
       throw RunError(
           fmt::format("after {} rounds {} of {} parameters are wrong", rounds_, wrong, parameters_.size()));
     }
-  }
-
-  // As many as fit, the same on every worker.
-  int rounds_that_fit(double pilot) {
-    workers_.all_reduce({&pilot, 1, DType::f64}, ReduceOp::max, "pilot");
-    return static_cast<int>(std::clamp(kSecondsARow / std::max(pilot, 1e-9), 10.0, 2000.0));
   }
 
  private:
@@ -232,11 +233,12 @@ nlohmann::json row_of(const BenchPsSpec& spec, const char* what, std::uint64_t b
           {"bytes_per_second", static_cast<double>(bytes) / seconds}};
 }
 
-void add_rows(nlohmann::json& rows, Worker& worker, const BenchPsSpec& spec, std::uint64_t bytes) {
+void add_rows(nlohmann::json& rows, Worker& worker, collectives::Communicator& workers,
+              const BenchPsSpec& spec, std::uint64_t bytes) {
   const double copy_rate = memcpy_rate(bytes);
   const auto row = [&](const char* what, const auto& timed) {
     const double pilot = worker.median(kWarmUp, timed);
-    const int iterations = spec.iterations > 0 ? spec.iterations : worker.rounds_that_fit(pilot);
+    const int iterations = choose_rounds(workers, spec, pilot);
     const double seconds = worker.median(iterations, timed);
     worker.verify();
     auto line = row_of(spec, what, bytes, seconds, iterations);
@@ -248,17 +250,14 @@ void add_rows(nlohmann::json& rows, Worker& worker, const BenchPsSpec& spec, std
   row("push+pull", [&] { worker.push(ps::Answering::whole); });
 }
 
-constexpr int kTableIterations = 15;
-
 void add_table_rows(nlohmann::json& rows, net::Transport& everyone, collectives::Communicator& workers,
                     const BenchPsSpec& spec) {
   const std::uint64_t bytes = spec.table_rows * spec.table_width * sizeof(float);
-  const int iterations = spec.iterations > 0 ? spec.iterations : kTableIterations;
   const auto options = options_of(spec);
   {
     Worker whole(everyone, workers, options, bytes, spec.piece_bytes);
     const auto step = [&] { whole.push(ps::Answering::whole); };
-    whole.median(1, step);
+    const int iterations = choose_rounds(workers, spec, whole.median(kWarmUp, step));
     const double seconds = whole.median(iterations, step);
     whole.verify();
     whole.finish();
@@ -267,7 +266,7 @@ void add_table_rows(nlohmann::json& rows, net::Transport& everyone, collectives:
   const auto touched =
       std::max<std::size_t>(1, static_cast<std::size_t>(static_cast<double>(spec.table_rows) * spec.touch));
   RowWorker few(everyone, workers, options, spec);
-  few.median(kWarmUp, touched);
+  const int iterations = choose_rounds(workers, spec, few.median(kWarmUp, touched));
   const double seconds = few.median(iterations, touched);
   few.verify();
   few.finish();
@@ -291,7 +290,7 @@ nlohmann::json bench_ps(net::Transport& everyone, const BenchPsSpec& spec) {
   auto rows = nlohmann::json::array();
   for (const std::uint64_t bytes : spec.sizes) {
     Worker worker(everyone, workers, options, bytes, spec.piece_bytes);
-    add_rows(rows, worker, spec, bytes);
+    add_rows(rows, worker, workers, spec, bytes);
     worker.finish();
   }
   if (spec.table_rows > 0) add_table_rows(rows, everyone, workers, spec);
