@@ -1,4 +1,5 @@
 // What gpus_test.cc takes for NVIDIA's library: a machine with two devices, the second of which tells little.
+// NOLINTBEGIN(readability-identifier-naming): the names are NVIDIA's.
 extern "C" {
 
 struct Rates {
@@ -40,3 +41,4 @@ int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
   return 0;
 }
 }
+// NOLINTEND(readability-identifier-naming)
