@@ -72,7 +72,7 @@ TEST_F(RecipeTest, NewOptimizersResumeToTheSameBits) {
   for (const char* optimizer : {"rmsprop", "lars", "lamb"}) {
     auto c = config("whole");
     c.optimizer = optimizer;
-    c.momentum = 0.8;
+    if (std::string_view(optimizer) != "lamb") c.momentum = 0.8;
     const auto whole = run(c).summary;
     c.out = (folder_.path() / "half").string();
     c.steps = 3;
