@@ -60,7 +60,7 @@ Client::Client(net::Transport& transport, const ServerOptions& options, const Co
   TUTTI_CHECK(buckets_.size() == contents.buckets.size() && tables_.size() == shapes_.size());
   const Layout layout = lay_out(contents, options.servers);
   for (const Piece& p : layout.pieces) pieces_.push_back({p});
-  for (const TablePart& p : layout.parts) parts_.push_back({p, 0, {}});
+  for (const TablePart& p : layout.parts) parts_.push_back({.where = p});
   order_ = sending_order(layout.pieces, buckets_.size(), options.servers, to_int(transport.rank()));
   const Activity doing{"joining the servers"};
   const std::string text = describe(options, contents).dump();

@@ -105,7 +105,8 @@ class Client {
   struct PartTrack {  // of a part of a table
     TablePart where;
     std::int64_t version = 0;
-    std::deque<std::vector<std::uint32_t>> wanted;  // rows that were asked for, in the order of asking
+    bool sent = true;                                    // as for a piece
+    std::deque<std::vector<std::uint32_t>> wanted = {};  // rows that were asked for, in the order of asking
   };
 
   // The rows of a part among rising rows: [first, last) as places in `rows`.

@@ -76,14 +76,19 @@ void Client::send_rows(std::size_t id, std::span<const std::uint32_t> rows, std:
     const std::scoped_lock lock(mutex_);
     header.version = parts_[id].version;
     header.sequence = ++sequence_;
+    parts_[id].sent = false;
     bytes_sent_ += sizeof header + rows.size_bytes() + bytes.size();
   }
   const Activity doing{"pushing rows"};
   const Rank server = server_rank(parts_[id].where.server);
   net::send(transport_, server, std::as_bytes(std::span(&header, 1)), doing);
-  if (rows.empty()) return;
-  net::send(transport_, server, std::as_bytes(rows), doing);
-  if (!shared) net::send(transport_, server, bytes, doing);
+  if (!rows.empty()) net::send(transport_, server, std::as_bytes(rows), doing);
+  if (!rows.empty() && !shared) net::send(transport_, server, bytes, doing);
+  {
+    const std::scoped_lock lock(mutex_);
+    parts_[id].sent = true;
+  }
+  changed_.notify_all();
 }
 
 // Where rows travel, in portions: while one is laid into the table here, the next is picked out of the
@@ -135,7 +140,9 @@ void Client::pull_tables() {
 }
 
 void Client::rows_counted(const Header& header) {
-  const std::scoped_lock lock(mutex_);
+  // The sender is about to return; whoever waits for the count may write new gradients over the old.
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return parts_[header.piece].sent || stop_; });
   if (rows_away_ == 0) throw ProtocolError(fmt::format("part {}: nothing was to be counted", header.piece));
   parts_[header.piece].version = header.version;
   if (away_ + --rows_away_ == 0) busy_ += Clock::now() - busy_since_;
