@@ -50,6 +50,7 @@ class Communicator {
   // asks for the same sizes in the same order. Throws RunError if there is no more.
   std::span<std::byte> allocate(std::size_t bytes);
   // Takes back what was allocated since the mark: nobody uses it any more, on no rank. Collective as well.
+  // Does not block; throws RunError if the system refuses.
   struct Mark {
     std::size_t arena_used = 0;
     std::size_t blocks = 0;

@@ -156,4 +156,25 @@ inline std::optional<Verb> verb_of(std::span<const std::byte> message) {
   return header.verb;
 }
 
+// Notes answers that were read from a server before it was known to have begun one.
+class Listener final : public Passing {
+ public:
+  using Passing::Passing;
+  std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
+                                   const net::Activity& doing) override {
+    speaks_ = inner_.wait_for_any(peers, at_most, doing);
+    return speaks_;
+  }
+  void transfer(std::span<const net::Outgoing> out, std::span<const net::Incoming> in,
+                const net::Activity& doing) override {
+    if (!in.empty() && in[0].into.size() == sizeof(Header)) blind_ += speaks_ != in[0].from;
+    inner_.transfer(out, in, doing);
+  }
+  int take_blind() { return std::exchange(blind_, 0); }
+
+ private:
+  std::optional<Rank> speaks_;
+  int blind_ = 0;
+};
+
 }  // namespace tutti::ps::fixture

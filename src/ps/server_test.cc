@@ -20,6 +20,7 @@ using fixture::kBuckets;
 using fixture::kContents;
 using fixture::kModel;
 using fixture::kPatience;
+using fixture::Listener;
 using fixture::noise;
 using fixture::Passing;
 using fixture::reference;
@@ -80,27 +81,6 @@ TEST(Sockets, AWorkerWaitsForSlowerOnesWithTheRestOfItsPieces) {
     client.say_goodbye();
   });
 }
-
-// Notes answers that were read from a server before it was known to have begun one.
-class Listener final : public Passing {
- public:
-  using Passing::Passing;
-  std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
-                                   const net::Activity& doing) override {
-    speaks_ = inner_.wait_for_any(peers, at_most, doing);
-    return speaks_;
-  }
-  void transfer(std::span<const net::Outgoing> out, std::span<const net::Incoming> in,
-                const net::Activity& doing) override {
-    if (!in.empty() && in[0].into.size() == sizeof(Header)) blind_ += speaks_ != in[0].from;
-    inner_.transfer(out, in, doing);
-  }
-  int take_blind() { return std::exchange(blind_, 0); }
-
- private:
-  std::optional<Rank> speaks_;
-  int blind_ = 0;
-};
 
 // A server answers one worker at a time. A worker that waited for a certain server, while the answer of
 // another fills its connection, would stop that one for everybody; in a circle, for ever.
