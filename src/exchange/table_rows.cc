@@ -39,6 +39,7 @@ void TableRows::finish_step() {
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     if (!pushed_[t]) on_gradient(t);
   }
+  for (std::size_t t = 0; t < tables_.size(); ++t) client_.expect_rows(t, expected_[t]);
   client_.wait_rows();  // what comes back shall have this step in it
   for (std::size_t t = 0; t < tables_.size(); ++t) client_.pull_rows(t, std::exchange(expected_[t], {}));
   client_.wait_rows();

@@ -151,6 +151,7 @@ class RowWorker {
       const auto sent = client_.bytes_sent();
       const auto begin = Clock::now();
       client_.push_rows(0, std::move(touched), 1.0);
+      client_.expect_rows(0, next);
       client_.wait_rows();
       client_.pull_rows(0, next);
       client_.wait_rows();

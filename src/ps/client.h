@@ -21,6 +21,7 @@
 
 #include "net/transport.h"
 #include "ps/contents.h"
+#include "ps/gate.h"
 #include "ps/layout.h"
 #include "ps/message.h"
 
@@ -79,9 +80,11 @@ class Client {
 
   // The same for rows of a table: `rows` rise, and the table's `gradients` begin with a row for each, which
   // stay until wait_rows() returns. Every table is pushed once a step, also without rows. `rows` of the
-  // second land in the table's memory.
+  // second land in the table's memory; in shared memory they are there when it returns. While a push is being
+  // counted, expect_rows() brings what will be pulled next nearer to the processor, where it can.
   std::span<float> gradients(std::size_t table) const { return tables_[table].gradients; }
   void push_rows(std::size_t table, std::vector<std::uint32_t> rows, double lr);
+  void expect_rows(std::size_t table, std::span<const std::uint32_t> rows);
   void pull_rows(std::size_t table, std::span<const std::uint32_t> rows);
   // Until every push of rows has been counted and all pulled rows are there.
   void wait_rows();
@@ -118,7 +121,12 @@ class Client {
   void send_piece(std::size_t id, double lr, Answering answering);
   void send_rows(std::size_t id, std::span<const std::uint32_t> rows, std::span<const float> gradients,
                  double lr);
+  template <typename Take>
+  void for_portions(std::size_t table, std::span<const std::uint32_t> rows, const Take& take) const;
   void send_wish(std::size_t id, const std::vector<std::uint32_t>& rows);
+  Gate& gate_of(const TablePart& part) const;
+  const float* shared_rows(const TablePart& part) const;
+  void read_rows(std::size_t table, std::span<const std::uint32_t> rows);
   void rows_counted(const Header& header);
   template <typename RowAt>
   void lay_rows(const TablePart& part, std::span<const std::uint32_t> rows, const RowAt& row_at);

@@ -47,6 +47,17 @@ std::pair<std::size_t, std::size_t> Client::rows_in(const TablePart& part,
   return {static_cast<std::size_t>(first - rows.begin()), static_cast<std::size_t>(last - rows.begin())};
 }
 
+// In portions, each of a part: take(part, rows).
+template <typename Take>
+void Client::for_portions(std::size_t table, std::span<const std::uint32_t> rows, const Take& take) const {
+  for (std::size_t id = 0; id < parts_.size(); ++id) {
+    if (parts_[id].where.table != table) continue;
+    const auto [first, last] = rows_in(parts_[id].where, rows);
+    for (std::size_t at = first; at < last; at += kPortion)
+      take(id, rows.subspan(at, std::min(kPortion, last - at)));
+  }
+}
+
 void Client::push_rows(std::size_t table, std::vector<std::uint32_t> rows, double lr) {
   const auto gradients = tables_[table].gradients;
   TUTTI_CHECK(rows.size() * shapes_[table].width <= gradients.size(), "{} rows are too many", rows.size());
@@ -55,6 +66,10 @@ void Client::push_rows(std::size_t table, std::vector<std::uint32_t> rows, doubl
     const TablePart& p = parts_[id].where;
     if (p.table != table) continue;
     const auto [first, last] = rows_in(p, *all);
+    {
+      const std::scoped_lock lock(mutex_);
+      parts_[id].sent = false;
+    }
     enqueue([this, id, lr, all, own = std::span(*all).subspan(first, last - first),
              values = gradients.subspan(first * p.width, (last - first) * p.width)] {
       send_rows(id, own, values, lr);
@@ -76,7 +91,6 @@ void Client::send_rows(std::size_t id, std::span<const std::uint32_t> rows, std:
     const std::scoped_lock lock(mutex_);
     header.version = parts_[id].version;
     header.sequence = ++sequence_;
-    parts_[id].sent = false;
     bytes_sent_ += sizeof header + rows.size_bytes() + bytes.size();
   }
   const Activity doing{"pushing rows"};
@@ -92,24 +106,16 @@ void Client::send_rows(std::size_t id, std::span<const std::uint32_t> rows, std:
 }
 
 // Where rows travel, in portions: while one is laid into the table here, the next is picked out of the
-// server's.
+// server's. In shared memory we know where they lie.
 void Client::pull_rows(std::size_t table, std::span<const std::uint32_t> rows) {
-  const std::size_t most = transport_.peer_memory() != nullptr ? rows.size() : kPortion;
-  for (std::size_t id = 0; id < parts_.size(); ++id) {
-    const TablePart& p = parts_[id].where;
-    if (p.table != table) continue;
-    const auto [first, last] = rows_in(p, rows);
-    for (std::size_t at = first; at < last; at += most) {
-      const auto portion = rows.subspan(at, std::min(most, last - at));
-      enqueue([this, id, own = std::vector(portion.begin(), portion.end())] { send_wish(id, own); });
-    }
-  }
+  if (transport_.peer_memory() != nullptr) return read_rows(table, rows);
+  for_portions(table, rows, [&](std::size_t id, std::span<const std::uint32_t> portion) {
+    enqueue([this, id, own = std::vector(portion.begin(), portion.end())] { send_wish(id, own); });
+  });
 }
 
-// In shared memory we know where the rows lie, and wait for word that it is our turn.
 void Client::send_wish(std::size_t id, const std::vector<std::uint32_t>& rows) {
-  const auto numbers =
-      transport_.peer_memory() == nullptr ? std::as_bytes(std::span(rows)) : std::span<const std::byte>();
+  const auto numbers = std::as_bytes(std::span(rows));
   const Header header{.verb = Verb::pull_rows,
                       .piece = static_cast<std::uint32_t>(id),
                       .slot = static_cast<std::uint32_t>(rows.size())};
@@ -121,7 +127,7 @@ void Client::send_wish(std::size_t id, const std::vector<std::uint32_t>& rows) {
   const Activity doing{"pulling rows"};
   const Rank server = server_rank(parts_[id].where.server);
   net::send(transport_, server, std::as_bytes(std::span(&header, 1)), doing);
-  if (!numbers.empty()) net::send(transport_, server, numbers, doing);
+  net::send(transport_, server, numbers, doing);
 }
 
 void Client::wait_rows() {
@@ -162,6 +168,54 @@ void Client::lay_rows(const TablePart& part, std::span<const std::uint32_t> rows
   }
 }
 
+Gate& Client::gate_of(const TablePart& part) const {
+  return gate_at(transport_.peer_memory()->arena(server_rank(part.server)), part.memory_at);
+}
+
+const float* Client::shared_rows(const TablePart& part) const {
+  const auto held = transport_.peer_memory()->arena(server_rank(part.server));
+  return values_behind(held, part.memory_at, part.rows * part.width).data();
+}
+
+// A server that writes one of them meanwhile takes it back. Pushes go first: this thread may have the core of
+// the sender.
+void Client::expect_rows(std::size_t table, std::span<const std::uint32_t> rows) {
+  if (transport_.peer_memory() == nullptr) return;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return failure_ || std::ranges::all_of(parts_, &PartTrack::sent); });
+  }
+  for_portions(table, rows, [&](std::size_t id, std::span<const std::uint32_t> portion) {
+    const TablePart& p = parts_[id].where;
+    const float* const shared = shared_rows(p);
+    for (const std::uint32_t row : portion) {
+      prefetch_to_read(shared + (row - p.first_row) * p.width, p.width);
+      prefetch_to_write(tables_[table].values.data() + row * p.width, p.width);
+    }
+  });
+}
+
+// Updates of other workers come between two portions.
+void Client::read_rows(std::size_t table, std::span<const std::uint32_t> rows) {
+  const auto begin = Clock::now();
+  {
+    const std::scoped_lock lock(mutex_);
+    for (PartTrack& part : parts_) {
+      if (part.where.table == table) part.version = gate_of(part.where).version;  // or newer
+    }
+  }
+  for_portions(table, rows, [&](std::size_t id, std::span<const std::uint32_t> portion) {
+    const TablePart& p = parts_[id].where;
+    const float* const shared = shared_rows(p);
+    Gate& gate = gate_of(p);
+    gate.bytes_read += portion.size() * p.width * sizeof(float);
+    const ReadLock lock(gate, transport_.rank(), server_rank(p.server), Deadline::in(options_.timeout));
+    lay_rows(p, portion, [&](std::size_t i) { return shared + (portion[i] - p.first_row) * p.width; });
+  });
+  const std::scoped_lock lock(mutex_);
+  if (away_ + rows_away_ == 0) busy_ += Clock::now() - begin;
+}
+
 void Client::rows_came(const Header& header, Rank from, const Activity& doing) {
   std::vector<std::uint32_t> rows;
   {
@@ -175,22 +229,9 @@ void Client::rows_came(const Header& header, Rank from, const Activity& doing) {
     wanted.pop_front();
   }
   const TablePart& p = parts_[header.piece].where;
-  if (net::PeerMemory* memory = transport_.peer_memory()) {
-    const auto held = memory->arena(from);
-    const float* const values = values_behind(held, p.memory_at, p.rows * p.width).data();
-    std::span<const std::uint32_t> rest(rows);
-    while (!rest.empty()) {  // an update need not wait for all of them
-      const auto portion = rest.first(std::min(kPortion, rest.size()));
-      rest = rest.subspan(portion.size());
-      const ReadLock lock(gate_at(held, p.memory_at), transport_.rank(), from,
-                          Deadline::in(options_.timeout));
-      lay_rows(p, portion, [&](std::size_t i) { return values + (portion[i] - p.first_row) * p.width; });
-    }
-  } else {
-    incoming_rows_.resize(rows.size() * p.width);
-    receive_payload(transport_, from, header, std::as_writable_bytes(std::span(incoming_rows_)), doing);
-    lay_rows(p, rows, [&](std::size_t i) { return incoming_rows_.data() + i * p.width; });
-  }
+  incoming_rows_.resize(rows.size() * p.width);
+  receive_payload(transport_, from, header, std::as_writable_bytes(std::span(incoming_rows_)), doing);
+  lay_rows(p, rows, [&](std::size_t i) { return incoming_rows_.data() + i * p.width; });
   const std::scoped_lock lock(mutex_);
   parts_[header.piece].version = header.version;
   if (away_ + --rows_away_ == 0) busy_ += Clock::now() - busy_since_;

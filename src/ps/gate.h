@@ -15,6 +15,9 @@ namespace tutti::ps {
 struct alignas(64) Gate {
   std::atomic<std::uint32_t> readers{0};
   std::atomic<std::uint32_t> writer{0};
+  // Of a part of a table, whose rows workers read without a word to the server.
+  std::atomic<std::int64_t> version{0};
+  std::atomic<std::uint64_t> bytes_read{0};
 };
 
 // The gate at a place of a server's memory (ps/layout.h), and what it guards.

@@ -53,18 +53,14 @@ void HeldRows::on_push(Rank from, const Header& header) {
 }
 
 // As many rows as the part has, at most: nobody makes us take more memory.
-void HeldRows::check_count(Rank from, const Header& header, const TablePart& part) {
-  if (header.slot > part.rows) {
-    throw ProtocolError(
-        fmt::format("worker {}: {} rows of a part of {}", to_int(from), header.slot, part.rows));
-  }
-}
-
 void HeldRows::receive_row_numbers(Rank from, const Header& header, const Held& held,
                                    std::vector<std::uint32_t>& rows) {
   const net::Activity doing{"receiving rows"};
   const TablePart& part = held.part;
-  check_count(from, header, part);
+  if (header.slot > part.rows) {
+    throw ProtocolError(
+        fmt::format("worker {}: {} rows of a part of {}", to_int(from), header.slot, part.rows));
+  }
   rows.resize(header.slot);
   if (!rows.empty()) net::receive(desk_.transport, from, std::as_writable_bytes(std::span(rows)), doing);
   for (std::uint32_t& row : rows) {
@@ -111,19 +107,14 @@ void HeldRows::update(Held& held, const std::vector<int>& from) {
   const WriteLock lock(*held.gate, Deadline::in(options.timeout));
   optim::step_rows(options.optimizer, held.lr[static_cast<std::size_t>(from[0])], held.ledger.version(),
                    held.part.width, mean.rows, held.values, mean.values, state);
+  held.gate->version = held.ledger.version();
 }
 
-// In shared memory the worker may now read them itself.
+// In shared memory workers read rows themselves, but for the first.
 void HeldRows::on_pull(Rank from, const Header& header) {
   const Held& held = find(from, header);
   const Header answer{
       .verb = Verb::rows, .piece = held.id, .slot = header.slot, .version = held.ledger.version()};
-  if (desk_.transport.peer_memory() != nullptr) {
-    check_count(from, header, held.part);
-    desk_.bytes_sent += header.slot * held.part.width * sizeof(float);
-    picked_.clear();
-    return reply(to_int(from), answer, picked_);
-  }
   receive_row_numbers(from, header, held, wanted_);
   const std::size_t width = held.part.width;
   picked_.resize(wanted_.size() * width);
@@ -135,8 +126,8 @@ void HeldRows::on_pull(Rank from, const Header& header) {
   reply(to_int(from), answer, picked_);
 }
 
-// In shared memory a reply is a header, which is gone in no time. What travels is left to the outbox, before
-// all pieces: forward reads a table first, and somebody may be waiting to be counted.
+// In shared memory a reply is a header or a row, which is gone in no time. What travels is left to the
+// outbox, before all pieces: forward reads a table first, and somebody may be waiting to be counted.
 void HeldRows::reply(int worker, Header header, std::vector<float>& values) {
   constexpr auto kFirst = std::numeric_limits<std::uint32_t>::max();
   header.bytes = values.size() * sizeof(float);
@@ -160,6 +151,13 @@ void HeldRows::on_start(Rank from, const Header& header) {
   const std::span<float> into = header.slot == 0 ? held.values : std::span(held.state[header.slot - 1]);
   receive_payload(desk_.transport, from, header, std::as_writable_bytes(into), {"receiving initial rows"});
   held.ledger = Ledger(desk_.options.policy, header.version);
+  held.gate->version = header.version;
+}
+
+std::uint64_t HeldRows::bytes_read() const {
+  std::uint64_t bytes = 0;
+  for (const auto& held : parts_) bytes += held ? held->gate->bytes_read.load() : 0;
+  return bytes;
 }
 
 void HeldRows::on_state(Rank from, const Header& header) {

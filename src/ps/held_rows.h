@@ -21,6 +21,9 @@ class HeldRows {
   void on_state(Rank from, const Header& header);
   void on_leave(int worker);
 
+  // What workers have taken themselves, in shared memory.
+  std::uint64_t bytes_read() const;
+
   // Throws Timeout if workers have waited too long for another one.
   void check_patience() const;
 
@@ -44,7 +47,6 @@ class HeldRows {
   };
 
   Held& find(Rank from, const Header& header);
-  static void check_count(Rank from, const Header& header, const TablePart& part);
   void receive_row_numbers(Rank from, const Header& header, const Held& held,
                            std::vector<std::uint32_t>& rows);
   void receive_rows(Rank from, const Header& header, const Held& held, Inbox& into);

@@ -49,7 +49,7 @@ class Session {
       }
     }
     outbox_.drain();
-    report_.bytes_sent = desk_.bytes_sent;
+    report_.bytes_sent = bytes_sent();
     return report_;
   }
 
@@ -57,6 +57,8 @@ class Session {
   bool another_follows() const { return another_follows_; }
 
  private:
+  std::uint64_t bytes_sent() const { return desk_.bytes_sent + rows_->bytes_read(); }
+
   std::vector<Rank> workers_here() const {
     std::vector<Rank> peers;
     for (const int w : here_) peers.push_back(Rank{w});
@@ -139,7 +141,7 @@ class Session {
     here_.erase(to_int(from));
     another_follows_ = header.slot != 0;
     ServerReport so_far = report_;
-    so_far.bytes_sent = desk_.bytes_sent;
+    so_far.bytes_sent = bytes_sent();
     const std::string text = nlohmann::json(so_far).dump();
     outbox_.send_now([&] {
       send(transport_, from, {.verb = Verb::bye, .bytes = text.size()}, std::as_bytes(std::span(text)),

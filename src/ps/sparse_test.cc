@@ -90,6 +90,7 @@ struct Room {
 struct Outcome {
   std::vector<std::vector<float>> tables;  // by worker, all rows pulled at the end
   std::uint64_t bytes_sent = 0;            // by worker 0
+  std::uint64_t bytes_pulled = 0;          // from all servers, by all workers
 };
 
 Outcome train(net::Medium medium, const ServerOptions& o, int partitions, int steps) {
@@ -120,6 +121,7 @@ Outcome train(net::Medium medium, const ServerOptions& o, int partitions, int st
       for (const auto r : rows) EXPECT_NE(table[r * kWidth], -99.0F);
       client.push(0, o.optimizer.lr);
       client.push_rows(0, rows, o.optimizer.lr);
+      client.expect_rows(0, rows);
       client.wait(0);
       client.wait_rows();
     }
@@ -127,7 +129,11 @@ Outcome train(net::Medium medium, const ServerOptions& o, int partitions, int st
     together.arrive_and_wait();
     if (rank == 0) outcome.bytes_sent = client.bytes_sent();
     client.pull_tables();
-    client.say_goodbye();
+    together.arrive_and_wait();
+    const auto reports = client.say_goodbye();
+    if (rank == 0) {
+      for (const ServerReport& r : reports) outcome.bytes_pulled += r.bytes_sent;
+    }
     outcome.tables[static_cast<std::size_t>(rank)] = table;
   });
   return outcome;
@@ -162,7 +168,13 @@ TEST_P(SparseServers, OnlyTouchedRowsTravel) {
   const ServerOptions o{.workers = 1, .first_server = 1, .servers = 1, .policy = {.workers = 1}};
   // Headers and row numbers both ways, values one way, and the 16 dense floats.
   const std::uint64_t most = 10 * (2 * sizeof(Header) + 2 * 12 * 4 + 12 * kWidth * 4 + 16 * 4);
-  EXPECT_LE(train(GetParam(), o, 1, 10).bytes_sent, most);
+  const auto outcome = train(GetParam(), o, 1, 10);
+  EXPECT_LE(outcome.bytes_sent, most);
+  // A batch has one row at least and 12 at most; then the whole table, once.
+  const std::uint64_t table = kRows * kWidth * sizeof(float);
+  EXPECT_GE(outcome.bytes_pulled, table + 10 * kWidth * sizeof(float));
+  EXPECT_LE(outcome.bytes_pulled,
+            table + 10 * (12 * kWidth + 16) * sizeof(float) + (kWidth + 16) * sizeof(float));
 }
 
 // As when a run finds a better number of partitions, or goes on from a checkpoint.
