@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "models/motif_scan.h"
+
 namespace tutti::models {
 namespace {
 
@@ -10,6 +12,7 @@ namespace nn = torch::nn;
 constexpr std::int64_t kLength = 1000;
 constexpr std::int64_t kPlaces = 21;
 constexpr std::int64_t kLetters = 25;
+constexpr std::int64_t kPadding = 24;
 constexpr std::int64_t kWidths[] = {8, 12, 16, 20, 24, 28, 32, 36};
 constexpr std::int64_t kFilters = 256;
 constexpr std::int64_t kPooled = static_cast<std::int64_t>(std::size(kWidths)) * kFilters;
@@ -30,6 +33,23 @@ torch::Tensor places_of_letters() {
   return places;
 }
 
+// A convolution of filters over places, which letters go through one by one.
+class Filters final : public nn::Module {
+ public:
+  explicit Filters(std::int64_t width)
+      : weight_(register_parameter("weight", torch::empty({kFilters, kPlaces, 1, width}))) {
+    nn::init::xavier_uniform_(weight_);
+  }
+
+  // By width, letter and filter.
+  torch::Tensor by_letter(const torch::Tensor& places) const {
+    return torch::matmul(places, weight_.squeeze(2).permute({2, 1, 0}));
+  }
+
+ private:
+  torch::Tensor weight_;
+};
+
 // Batch norm with a shift and no scale.
 class ShiftNorm final : public nn::Module {
  public:
@@ -39,11 +59,26 @@ class ShiftNorm final : public nn::Module {
         variance_(register_buffer("running_var", torch::ones({features}))) {}
 
   torch::Tensor forward(const torch::Tensor& x) {
-    return torch::batch_norm(x, /*weight=*/{}, bias_, mean_, variance_, is_training(), /*momentum=*/0.1,
-                             /*eps=*/0.001, /*cudnn_enabled=*/true);
+    return torch::batch_norm(x, /*weight=*/{}, bias_, mean_, variance_, is_training(), kMomentum, kEpsilon,
+                             /*cudnn_enabled=*/true);
+  }
+
+  // Of the best scores: to normalise keeps the order, so the best of the normalised are these, normalised.
+  torch::Tensor forward(const MotifScores& scores) {
+    if (is_training()) {
+      const torch::NoGradGuard no_grad;
+      const auto count = static_cast<double>(scores.windows);
+      mean_.lerp_(scores.mean, kMomentum);
+      variance_.lerp_(scores.variance * (count / (count - 1)), kMomentum);
+    }
+    const auto& mean = is_training() ? scores.mean : mean_;
+    const auto& variance = is_training() ? scores.variance : variance_;
+    return (scores.best - mean) * (variance + kEpsilon).rsqrt() + bias_;
   }
 
  private:
+  static constexpr double kMomentum = 0.1;
+  static constexpr double kEpsilon = 0.001;
   torch::Tensor bias_, mean_, variance_;
 };
 
@@ -54,10 +89,8 @@ class DeepFam final : public Classifier {
         hidden_norm_(register_module("hidden_norm", std::make_shared<ShiftNorm>(kHidden))),
         dense_(register_module("dense", nn::Linear(kHidden, options.classes))) {
     for (const std::int64_t width : kWidths) {
-      auto conv = nn::Conv2d(nn::Conv2dOptions(kPlaces, kFilters, {1, width}).bias(false));
-      convolutions_.emplace_back(register_module(fmt::format("conv{}", width), conv));
+      filters_.push_back(register_module(fmt::format("conv{}", width), std::make_shared<Filters>(width)));
       norms_.push_back(register_module(fmt::format("norm{}", width), std::make_shared<ShiftNorm>(kFilters)));
-      nn::init::xavier_uniform_(conv->weight);
     }
     nn::init::xavier_uniform_(hidden_->weight);
     nn::init::xavier_uniform_(dense_->weight);
@@ -65,12 +98,10 @@ class DeepFam final : public Classifier {
   }
 
   torch::Tensor forward(torch::Tensor letters) override {
-    // As images of one row, channels last: of libtorch's ways to convolve this, twice as fast as conv1d.
-    const auto places =
-        torch::embedding(places_.to(letters.device()), letters).unsqueeze(1).permute({0, 3, 1, 2});
+    const Sequences sequences(letters, kPadding);
     std::vector<torch::Tensor> pooled;
-    for (std::size_t i = 0; i < convolutions_.size(); ++i) {
-      pooled.push_back(norms_[i]->forward(convolutions_[i](places)).amax({2, 3}).relu());
+    for (std::size_t i = 0; i < filters_.size(); ++i) {
+      pooled.push_back(norms_[i]->forward(scan_motifs(sequences, filters_[i]->by_letter(places_))).relu());
     }
     const auto x = torch::dropout(torch::cat(pooled, 1), 0.3, is_training());
     return dense_(hidden_norm_->forward(hidden_(x)).relu_());
@@ -82,7 +113,7 @@ class DeepFam final : public Classifier {
 
  private:
   const torch::Tensor places_ = places_of_letters();
-  std::vector<nn::Conv2d> convolutions_;
+  std::vector<std::shared_ptr<Filters>> filters_;
   std::vector<std::shared_ptr<ShiftNorm>> norms_;
   nn::Linear hidden_;
   std::shared_ptr<ShiftNorm> hidden_norm_;

@@ -37,26 +37,46 @@ Batch random_batch(std::int64_t count) {
   return {letters, torch::randint(86, {count}, torch::kInt64)};
 }
 
+torch::Tensor plain_scores(const torch::nn::Module& model, const torch::Tensor& letters) {
+  const Plain plain(model);
+  const auto weights = model.named_parameters();
+  const auto places = plain_places(letters);
+  std::vector<torch::Tensor> pooled;
+  for (const std::string width : {"8", "12", "16", "20", "24", "28", "32", "36"}) {
+    const auto x = plain_norm(torch::conv2d(places, weights["conv" + width + ".weight"]),
+                              weights["norm" + width + ".bias"]);
+    pooled.push_back(x.relu().flatten(2).amax(2));
+  }
+  const auto dropped = torch::dropout(torch::cat(pooled, 1), 0.3, true);
+  const auto hidden = plain_norm(dropped.mm(weights["hidden.weight"].t()), weights["hidden_norm.bias"]);
+  return plain.dense(hidden.relu(), "dense");
+}
+
 TEST(DeepFam, IsThePlainNetwork) {
   torch::manual_seed(1);
   const torch::NoGradGuard no_grad;
   const auto model = make_model("deepfam");
   EXPECT_EQ(count_parameters(*model), 5'218'310);
-  auto weights = model->named_parameters();
-  weights["norm8.bias"].uniform_(-1, 1);
+  model->named_parameters()["norm8.bias"].uniform_(-1, 1);
   const auto batch = random_batch(3);
-  const Plain plain(*model);
-  const auto places = plain_places(batch[0]);
-  std::vector<torch::Tensor> pooled;
-  for (const std::string width : {"8", "12", "16", "20", "24", "28", "32", "36"}) {
-    const auto x = plain_norm(plain.convolve(places, "conv" + width), weights["norm" + width + ".bias"]);
-    pooled.push_back(x.relu().flatten(2).amax(2));
-  }
+  torch::Tensor plain;
   torch::manual_seed(2);
-  const auto dropped = torch::dropout(torch::cat(pooled, 1), 0.3, true);
-  const auto hidden = plain_norm(dropped.mm(weights["hidden.weight"].t()), weights["hidden_norm.bias"]);
+  EXPECT_EQ(FlopCount::of([&] { plain = plain_scores(*model, batch[0]); }), 3 * deepfam().flops_per_sample);
   torch::manual_seed(2);
-  expect_close(scores(*model, batch[0]), plain.dense(hidden.relu(), "dense"));
+  expect_close(scores(*model, batch[0]), plain);
+}
+
+// With and without a batch's own statistics.
+TEST(DeepFam, NormalisesByWhatTrainingHasSeen) {
+  torch::manual_seed(1);
+  const torch::NoGradGuard no_grad;
+  const auto model = make_model("deepfam");
+  const auto batch = random_batch(3);
+  scores(*model, batch[0]);
+  const auto y = Plain(*model).convolve(plain_places(batch[0]), "conv36").transpose(0, 1).flatten(1);
+  const auto buffers = model->named_buffers();
+  expect_close(buffers["norm36.running_mean"], 0.1 * y.mean(1));
+  expect_close(buffers["norm36.running_var"], 0.9 + 0.1 * y.var(1, /*unbiased=*/true));
 }
 
 TEST(DeepFam, PenalisesTheHiddenWeights) {
@@ -67,7 +87,6 @@ TEST(DeepFam, PenalisesTheHiddenWeights) {
   const auto batch = random_batch(2);
   const auto squares = model->named_parameters()["hidden.weight"].square().sum().item<double>();
   EXPECT_NEAR(model->loss(batch).item<double>(), model->score(batch).loss / 2 + 0.0005 * squares, 1e-3);
-  EXPECT_EQ(FlopCount::of([&] { scores(*model, batch[0]); }), 2 * deepfam().flops_per_sample);
 }
 
 TEST(DeepFam, Learns) {

@@ -119,17 +119,15 @@ report::Outcome conclude(const Evidence& evidence) {
 }  // namespace
 
 Study deepfam() {
-  return {.name = "deepfam",
-          .title = "TensorFlow's servers, Horovod and Parallax on DeepFam, checkpoint by checkpoint",
-          .ran =
-              "Theirs: a CNN for protein families on GPCR sequences, 200 steps, Adam 0.001, batch 100, "
-              "dropout and "
-              "batch norm as in inference, data not cut into parts. Ours: the same network as its authors "
-              "describe "
-              "it, batch 100 of all workers together (quick: 20 steps of 16), one thread a worker, data in "
-              "parts.",
-          .plan = plan,
-          .conclude = conclude};
+  return {
+      .name = "deepfam",
+      .title = "TensorFlow's servers, Horovod and Parallax on DeepFam, checkpoint by checkpoint",
+      .ran =
+          "Theirs: a CNN for protein families on GPCR sequences, 200 steps, Adam 0.001, batch 100, dropout "
+          "and batch norm as in inference, data not cut into parts. Ours: the same network as its authors "
+          "describe it, batch 100 of all workers together (quick: 20 steps of 16), data in parts.",
+      .plan = plan,
+      .conclude = conclude};
 }
 
 }  // namespace tutti::lab::studies
