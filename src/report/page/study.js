@@ -32,7 +32,7 @@ function drawStudy(chart, rows, width) {
   return Plot.plot({
     width, height: narrow(width) ? 250 : 300, marginTop: 30, marginLeft: 60, marginRight: 18, marginBottom: 40,
     x: { label: chart.x, ...(rows.every((row) => Number.isInteger(row.x) && row.x <= 16) ? wholeTicks(rows, "x") : {}) },
-    y: { label: chart.y, grid: true, zero: !chart.y.includes("accuracy"), ticks: 6, tickFormat: rows.some((row) => row.y >= 1000) ? "~s" : undefined }, color,
+    y: { label: chart.y, grid: true, zero: !/accuracy/i.test(chart.title), ticks: 6, tickFormat: rows.some((row) => row.y >= 1000) ? "~s" : undefined }, color,
     marks: [
       ...[false, true].map((reference) => Plot.lineY(rows.filter((row) => dashed.has(row.line) === reference), { x: "x", y: "y", z: "line", stroke: "line", strokeWidth: 2, strokeDasharray: reference ? "5 4" : null })),
       ...(dashed.size > 1 ? [...dashed] : []).map((line, i) => Plot.text(rows.filter((row) => row.line === line).slice(-1), { x: "x", y: "y", text: "line", textAnchor: "end", dy: i % 2 ? 13 : -8, fill: grey })),
