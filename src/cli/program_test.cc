@@ -1,21 +1,11 @@
-// The program as people run it: exit codes, what it says, what it leaves behind. Workers get killed, stopped
-// and bothered by strangers.
-#include <fcntl.h>
+// The program as people run it: exit codes, what it says, what it leaves behind. What happens to it from
+// outside is in disturbed_test.cc.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <sstream>
-#include <thread>
 
 #include "checkpoint/checkpoint.h"
 #include "cli/program_fixture.h"
@@ -158,22 +148,6 @@ TEST_F(Program, BackupWorkersDoNotWaitForALateOneAtTheEndOfAnEpoch) {
   for (const auto& r : s["replicas_sha256"]) EXPECT_EQ(r, s["parameters_sha256"]);
 }
 
-TEST_F(Program, DeadServerEndsTheRunAndIsNamed) {
-  for (const char* transport : {"shm", "tcp"}) {
-    Running running(root(), train({"--strategy", "ps-sync", "--servers", "2", "--workers", "2", "--transport",
-                                   transport, "--epochs", "50", "--no-evaluate"}));
-    wait_for_steps();
-    const auto processes = running.workers();
-    ASSERT_EQ(processes.size(), 4U);
-    ::kill(processes[3], SIGKILL);
-    const Ended e = running.wait();
-    EXPECT_EQ(e.code, 1);
-    EXPECT_NE(e.error.find("rank 3 (a server) was killed by SIGKILL"), std::string::npos) << e.error;
-    expect_gone(processes);
-    remove_tree(out());
-  }
-}
-
 TEST_F(Program, ServersThatDoNotFitAreRefused) {
   expect_refused(train({"--strategy", "allreduce", "--servers", "2"}), "--servers 2");
   expect_refused(train({"--strategy", "ps-sync", "--servers", "0"}), "--servers");
@@ -190,102 +164,6 @@ TEST_F(Program, ServersThatDoNotFitAreRefused) {
       "--server-role");
   expect_refused(train({"--slow", "7:2"}), "--slow");
   expect_refused(train({"--slow", "0:0.5"}), "--slow");
-}
-
-class ProgramKilled : public Program, public ::testing::WithParamInterface<const char*> {};
-
-TEST_P(ProgramKilled, DeadWorkerEndsTheRunAndIsNamed) {
-  Running running(root(),
-                  train({"--workers", "3", "--transport", GetParam(), "--epochs", "50", "--no-evaluate"}));
-  wait_for_steps();
-  const auto workers = running.workers();
-  ASSERT_EQ(workers.size(), 3U);
-  ::kill(workers[1], SIGKILL);
-  const Ended e = running.wait();
-  EXPECT_EQ(e.code, 1);
-  EXPECT_NE(e.error.find("rank 1 was killed by SIGKILL"), std::string::npos) << e.error;
-  EXPECT_NE(e.error.find("all-reduce of bucket"), std::string::npos) << e.error;
-  expect_gone(workers);
-  EXPECT_FALSE(fs::exists(out() / "summary.json"));
-}
-
-TEST_P(ProgramKilled, StoppedWorkerEndsTheRunAtTheDeadlineAndIsNamed) {
-  Running running(root(), train({"--workers", "2", "--transport", GetParam(), "--epochs", "50",
-                                 "--no-evaluate", "--timeout", "6"}));
-  wait_for_steps();
-  const auto workers = running.workers();
-  ASSERT_EQ(workers.size(), 2U);
-  ::kill(workers[1], SIGSTOP);
-  const Ended e = running.wait();
-  EXPECT_EQ(e.code, 1);
-  EXPECT_NE(e.error.find("rank 1 did not answer"), std::string::npos) << e.error;
-  EXPECT_NE(e.error.find("all-reduce of bucket"), std::string::npos) << e.error;
-  expect_gone(workers);
-}
-
-INSTANTIATE_TEST_SUITE_P(Transports, ProgramKilled, ::testing::Values("shm", "tcp"),
-                         [](const auto& p) { return std::string(p.param); });
-
-TEST_F(Program, InterruptStopsAllAndSaysSo) {
-  Running running(root(), train({"--workers", "2", "--epochs", "50", "--no-evaluate"}));
-  wait_for_steps();
-  const auto workers = running.workers();
-  ::kill(running.pid(), SIGINT);
-  const Ended e = running.wait();
-  EXPECT_EQ(e.code, 130);
-  EXPECT_NE(e.error.find("interrupted by SIGINT"), std::string::npos) << e.error;
-  expect_gone(workers);
-}
-
-// The ports that a process listens on, from the kernel's table.
-std::vector<std::uint16_t> listening_ports(pid_t pid) {
-  std::set<std::string> inodes;
-  for (const auto& fd : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) {
-    std::error_code gone;
-    const auto target = fs::read_symlink(fd, gone).string();
-    if (target.starts_with("socket:[")) inodes.insert(target.substr(8, target.size() - 9));
-  }
-  std::vector<std::uint16_t> ports;
-  std::ifstream table("/proc/net/tcp");
-  std::string line;
-  while (std::getline(table, line)) {
-    std::istringstream fields(line);
-    std::string number, local, remote, state, queues, timer, retransmits, uid, timeout, inode;
-    fields >> number >> local >> remote >> state >> queues >> timer >> retransmits >> uid >> timeout >> inode;
-    if (state == "0A" && inodes.contains(inode)) {
-      ports.push_back(static_cast<std::uint16_t>(std::stoi(local.substr(local.find(':') + 1), nullptr, 16)));
-    }
-  }
-  return ports;
-}
-
-TEST_F(Program, StrangersAreClosedAndCountedAndTheRunGoesOn) {
-  Running running(root(), train({"--workers", "2", "--transport", "tcp", "--steps", "60", "--no-evaluate"}));
-  wait_for_steps();
-  const auto ports = listening_ports(running.pid());
-  ASSERT_EQ(ports.size(), 1U);
-  boost::asio::io_context io;
-  for (const std::string& greeting : {std::string("GET / HTTP/1.0\r\n\r\n") + std::string(64, ' '),
-                                      std::string(4096, '\xff'), std::string(56, '\0')}) {
-    boost::asio::ip::tcp::socket socket(io);
-    socket.connect({boost::asio::ip::address_v4::loopback(), ports[0]});
-    boost::asio::write(socket, boost::asio::buffer(greeting));
-    boost::system::error_code closed;
-    char byte = 0;
-    boost::asio::read(socket, boost::asio::buffer(&byte, 1), closed);
-    EXPECT_TRUE(closed) << "the stranger got an answer";
-  }
-  const Ended e = running.wait();
-  EXPECT_EQ(e.code, 0) << e.error;
-  EXPECT_EQ(summary()["strangers_refused"], 3);
-}
-
-TEST_F(Program, SharedMemoryJobsListenOnNoPort) {
-  Running running(root(), train({"--workers", "2", "--steps", "30", "--no-evaluate"}));
-  wait_for_steps();
-  EXPECT_TRUE(listening_ports(running.pid()).empty());
-  for (const pid_t worker : running.workers()) EXPECT_TRUE(listening_ports(worker).empty());
-  EXPECT_EQ(running.wait().code, 0);
 }
 
 TEST_F(Program, BadInputIsOneLineAndExitCode2) {

@@ -98,7 +98,7 @@ class DeepFam final : public Classifier {
   }
 
   torch::Tensor forward(torch::Tensor letters) override {
-    const Sequences sequences(letters, kPadding);
+    const Sequences sequences(letters, kLetters, kPadding);
     std::vector<torch::Tensor> pooled;
     for (std::size_t i = 0; i < filters_.size(); ++i) {
       pooled.push_back(norms_[i]->forward(scan_motifs(sequences, filters_[i]->by_letter(places_))).relu());

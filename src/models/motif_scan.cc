@@ -217,10 +217,15 @@ class Scan : public torch::autograd::Function<Scan> {
 
 }  // namespace
 
-Sequences::Sequences(const Tensor& of, std::int64_t padding)
+Sequences::Sequences(const Tensor& of, std::int64_t alphabet, std::int64_t padding)
     : letters(of.to(torch::kUInt8).contiguous()),
       lengths(std::get<0>(
-          (of.ne(padding).to(torch::kInt64) * torch::arange(1, of.size(1) + 1, torch::kInt64)).max(1))) {}
+          (of.ne(padding).to(torch::kInt64) * torch::arange(1, of.size(1) + 1, torch::kInt64)).max(1))) {
+  const auto lowest = of.min().item<std::int64_t>();
+  const auto highest = of.max().item<std::int64_t>();
+  TUTTI_CHECK(lowest >= 0 && highest < std::min<std::int64_t>(alphabet, 256), "letters {} to {} of {}",
+              lowest, highest, alphabet);
+}
 
 MotifScores scan_motifs(const Sequences& sequences, const Tensor& table) {
   const auto scores =

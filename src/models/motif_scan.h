@@ -9,8 +9,8 @@
 namespace tutti::models {
 
 struct Sequences {
-  // `letters` is sequences x places, padded at the end by the letter `padding`.
-  Sequences(const torch::Tensor& letters, std::int64_t padding);
+  // `letters` is sequences x places, each below `alphabet`, padded at the end by the letter `padding`.
+  Sequences(const torch::Tensor& letters, std::int64_t alphabet, std::int64_t padding);
 
   torch::Tensor letters;  // bytes
   torch::Tensor lengths;  // without the padding
@@ -22,8 +22,9 @@ struct MotifScores {
   std::int64_t windows = 0;      // of all sequences
 };
 
-// `table` is places x letters x motifs, zero for the padding. Gradients flow from all three results. The bits
-// do not depend on the number of threads.
+// On the processor. `table` is places x letters x motifs, as many letters as the sequences' alphabet and a
+// multiple of 32 motifs, zero for the padding. Gradients flow from all three results. Computes on
+// at::get_num_threads() threads, which it starts and ends; the bits do not depend on their number.
 MotifScores scan_motifs(const Sequences& sequences, const torch::Tensor& table);
 
 }  // namespace tutti::models

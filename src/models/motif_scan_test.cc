@@ -59,7 +59,7 @@ TEST(MotifScan, IsAConvolutionOverLettersOneHot) {
     const auto expected_gradient = learned(table);
     table.mutable_grad().zero_();
 
-    const auto scores = scan_motifs(Sequences(letters, kPadding), table);
+    const auto scores = scan_motifs(Sequences(letters, kLetters, kPadding), table);
     loss_of(scores).backward();
     EXPECT_EQ(scores.windows, expected.windows);
     expect_close(scores.best, expected.best);
@@ -76,7 +76,7 @@ TEST(MotifScan, GradientsOfOneResultAlone) {
   plain_scores(letters, table).best.square().sum().backward();
   const auto expected = learned(table);
   table.mutable_grad().zero_();
-  scan_motifs(Sequences(letters, kPadding), table).best.square().sum().backward();
+  scan_motifs(Sequences(letters, kLetters, kPadding), table).best.square().sum().backward();
   expect_close(learned(table), expected);
 }
 
@@ -87,13 +87,21 @@ TEST(MotifScan, HasTheSameBitsOnAnyNumberOfThreads) {
   const auto run = [&](int threads) {
     at::set_num_threads(threads);
     if (table.grad().defined()) table.mutable_grad().zero_();
-    const auto scores = scan_motifs(Sequences(letters, kPadding), table);
+    const auto scores = scan_motifs(Sequences(letters, kLetters, kPadding), table);
     loss_of(scores).backward();
     return torch::cat({scores.best.flatten(), scores.mean, scores.variance, table.grad().flatten()});
   };
   const auto alone = run(1);
   EXPECT_TRUE(run(2).equal(alone));
   at::set_num_threads(1);
+}
+
+TEST(MotifScan, RefusesLettersOutsideTheAlphabet) {
+  for (const std::int64_t letter : {std::int64_t{-1}, kLetters, std::int64_t{256}}) {
+    auto letters = some_letters();
+    letters[4][7] = letter;
+    EXPECT_THROW(Sequences(letters, kLetters, kPadding), std::logic_error) << letter;
+  }
 }
 
 }  // namespace

@@ -80,8 +80,9 @@ class Client {
 
   // The same for rows of a table: `rows` rise, and the table's `gradients` begin with a row for each, which
   // stay until wait_rows() returns. Every table is pushed once a step, also without rows. `rows` of the
-  // second land in the table's memory; in shared memory they are there when it returns. While a push is being
-  // counted, expect_rows() brings what will be pulled next nearer to the processor, where it can.
+  // second land in the table's memory: in shared memory before it returns, which may wait for an update to
+  // end (Timeout), elsewhere by wait_rows(). While a push is being counted, expect_rows() brings what will be
+  // pulled next nearer to the processor, where it can; it waits until pushes have left.
   std::span<float> gradients(std::size_t table) const { return tables_[table].gradients; }
   void push_rows(std::size_t table, std::vector<std::uint32_t> rows, double lr);
   void expect_rows(std::size_t table, std::span<const std::uint32_t> rows);
