@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "checkpoint/checkpoint.h"
+#include "data/bars_fixture.h"
 #include "train/run_fixture.h"
 
 namespace tutti::train {
@@ -35,7 +36,9 @@ class RecipeTest : public ::testing::Test {
     return c;
   }
 
-  static Finished run(const config::TrainConfig& c) { return fixture::run(prepare(c, {}, 1, "now").setup); }
+  Finished run(const config::TrainConfig& c) const {
+    return fixture::run(prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup);
+  }
 
   static void expect_refused(const config::TrainConfig& c, const std::string& word) {
     try {
@@ -312,9 +315,21 @@ TEST_F(RecipeTest, ServersThatUpdateCannotClip) {
 }
 
 TEST_F(RecipeTest, LossFallsInBfloat16AndParametersStayFloat32) {
-  for (const char* model : {"mnist-cnn", "sdss-dnn", "rnn-mnist", "wide-deep"}) {
-    auto c = config("run", "allreduce", 2);
+  struct Case {
+    const char* model;
+    const char* data;
+    int workers;
+  };
+  data::fixture::write_bars(folder_.path() / "data", "mnist", 2000, 100);
+  for (const auto& [model, data, workers] : {
+           Case{"mnist-cnn", "mnist", 1},  // dropout: ranks that are threads would share its random numbers
+           Case{"sdss-dnn", "synthetic", 2},
+           Case{"rnn-mnist", "mnist", 2},
+           Case{"wide-deep", "synthetic", 2},
+       }) {
+    auto c = config("run", "allreduce", workers);
     c.model = model;
+    c.data = data;
     c.optimizer = "adam";
     c.lr = 0.002;
     c.steps = 20;
@@ -326,7 +341,7 @@ TEST_F(RecipeTest, LossFallsInBfloat16AndParametersStayFloat32) {
     };
     c.precision = "bf16";
     const auto half = run(c);
-    EXPECT_LT(mean(half, 15), mean(half, 0)) << model;
+    EXPECT_LT(mean(half, 15), 0.95 * mean(half, 0)) << model;
     for (const auto& tensor : checkpoint::open_any(c.out).model.tensors()) {
       EXPECT_NE(tensor.dtype, DType::bf16) << model << " " << tensor.name;
     }
