@@ -149,8 +149,6 @@ TEST(Config, WhatExcludesEachOtherIsRefused) {
   EXPECT_THROW(validate(Parsed({"--device-tflops=2", "--until=accuracy=0.9"}).config), ConfigError);
   EXPECT_THROW(validate(Parsed({"--no-checkpoint", "--checkpoint-every=5"}).config), ConfigError);
   validate(Parsed({"--no-checkpoint", "--device-tflops=2"}).config);
-  EXPECT_THROW(validate(Parsed({"--optimizer=sgd", "--momentum=0.9"}).config), ConfigError);
-  validate(Parsed({"--optimizer=momentum", "--momentum=0.8"}).config);
 }
 
 TEST(Config, NumbersOfAScheduleNeedTheirSchedule) {

@@ -101,11 +101,6 @@ void validate(const TrainConfig& c) {
   require(c.epochs <= kMostEpochs, "epochs", fmt::format("at most {}", kMostEpochs), c.epochs);
   require(std::isfinite(c.lr) && c.lr > 0, "lr", "a positive number", c.lr);
   require(std::isfinite(c.momentum), "momentum", "a number", c.momentum);
-  constexpr std::string_view kWithMomentum[] = {"momentum", "nesterov", "lars", "rmsprop"};
-  require(
-      c.momentum < 0 || std::ranges::find(kWithMomentum, c.optimizer) != std::end(kWithMomentum), "momentum",
-      fmt::format("left out with --optimizer {}; momentum, nesterov, lars and rmsprop have it", c.optimizer),
-      c.momentum);
   require(std::isfinite(c.beta1), "beta1", "a number", c.beta1);
   require(std::isfinite(c.beta2), "beta2", "a number", c.beta2);
   require(std::isfinite(c.alpha), "alpha", "a number", c.alpha);

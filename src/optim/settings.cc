@@ -1,7 +1,10 @@
 #include "optim/settings.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
+#include <string>
 
 #include "base/error.h"
 
@@ -10,6 +13,16 @@ namespace {
 
 constexpr std::array kKinds{Kind::sgd,     Kind::momentum, Kind::nesterov, Kind::adam, Kind::adamw,
                             Kind::adagrad, Kind::rmsprop,  Kind::lars,     Kind::lamb};
+constexpr std::array kWithMomentum{Kind::momentum, Kind::nesterov, Kind::rmsprop, Kind::lars};
+
+std::string names_of(std::span<const Kind> kinds) {
+  std::string names;
+  for (const Kind kind : kinds) {
+    names += names.empty() ? "" : ", ";
+    names += name_of(kind);
+  }
+  return names;
+}
 
 void require(bool good, std::string_view field, double value, std::string_view rule) {
   if (!good) throw ConfigError(fmt::format("optimizer: {} is {}, but must be {}", field, value, rule));
@@ -50,13 +63,10 @@ std::string_view name_of(Kind kind) {
 }
 
 Kind parse_kind(std::string_view name) {
-  std::string names;
   for (const Kind kind : kKinds) {
     if (name_of(kind) == name) return kind;
-    names += names.empty() ? "" : ", ";
-    names += name_of(kind);
   }
-  throw ConfigError(fmt::format("no optimizer is named '{}'; there are {}", name, names));
+  throw ConfigError(fmt::format("no optimizer is named '{}'; there are {}", name, names_of(kKinds)));
 }
 
 double momentum_of(const Settings& settings) {
@@ -75,6 +85,11 @@ double epsilon_of(const Settings& settings) {
 }
 
 void validate(const Settings& settings) {
+  if (settings.momentum && std::ranges::find(kWithMomentum, settings.kind) == kWithMomentum.end()) {
+    require(false, "momentum", *settings.momentum,
+            fmt::format("left out with {}; those with momentum are {}", name_of(settings.kind),
+                        names_of(kWithMomentum)));
+  }
   require_not_negative("lr", settings.lr);
   require_not_negative("weight_decay", weight_decay_of(settings));
   switch (settings.kind) {

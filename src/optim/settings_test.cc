@@ -56,6 +56,9 @@ TEST(Settings, WrongNumbersNameTheirField) {
     expect_rejected({.kind = Kind::lamb, .epsilon = bad}, "epsilon");
   }
   expect_rejected({.kind = Kind::momentum, .momentum = 1}, "momentum");
+  for (const Kind without : {Kind::sgd, Kind::adam, Kind::adamw, Kind::adagrad, Kind::lamb}) {
+    expect_rejected({.kind = without, .momentum = 0.9}, "left out with " + std::string(name_of(without)));
+  }
   expect_rejected({.kind = Kind::nesterov, .momentum = 0}, "momentum");
   expect_rejected({.kind = Kind::lars, .trust = 0}, "trust");
   expect_rejected({.kind = Kind::adam, .beta2 = 1}, "beta2");

@@ -1,23 +1,21 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <cmath>
-#include <mutex>
 #include <thread>
 
 #include "base/error.h"
-#include "base/random.h"
 #include "base/version.h"
 #include "data/loader.h"
 #include "models/batch_norm.h"
 #include "net/group.h"
 #include "observe/sampler.h"
+#include "train/chance.h"
 #include "train/drawings.h"
 #include "train/open_data.h"
 #include "train/pace.h"
 #include "train/partitions.h"
+#include "train/passes.h"
 #include "train/plan.h"
-#include "train/precision.h"
 #include "train/replica.h"
 #include "train/routing.h"
 #include "train/summary.h"
@@ -67,7 +65,7 @@ class Trainer {
                                      .end_step = static_cast<std::uint64_t>(plan_.total_steps + ahead),
                                      .augment = augment_of(config_)});
     next_ = loader.next();
-    routing_.decide([&] { return model_->rows_read(as_batch(*next_)); }, setup_.routes);
+    routing_.decide([&] { return model_->rows_read(passes_.tensors_of(*next_)); }, setup_.routes);
     start_from_the_same_weights();
     training_since_ = Clock::now();
     while (!over_ && exchange().steps_done() < plan_.total_steps && (next_ || loader.has_next())) {
@@ -89,11 +87,10 @@ class Trainer {
 
  private:
   std::shared_ptr<models::Model> make_model() {
-    // Ranks may be threads of one process, and share torch's generator.
-    static std::mutex drawing;
-    const std::lock_guard lock(drawing);
-    torch::manual_seed(config_.seed);
-    auto model = models::make_model(config_.model, options_of(config_));
+    auto model = [&] {
+      const Chance chance(config_.seed);
+      return models::make_model(config_.model, options_of(config_));
+    }();
     if (config_.label_smoothing > 0) {
       dynamic_cast<models::Classifier&>(*model).smooth_labels(config_.label_smoothing);
     }
@@ -133,11 +130,11 @@ class Trainer {
                      config_.seed);
     }
     replica_->buckets.on_gradient([this](grad::ParamId id) {
-      if (accumulating_) return;
+      if (passes_.accumulating()) return;
       pacer_ && pacer_->rehearsing() ? pacer_->note(id) : announce(id);
     });
     replica_->tables.on_gradient([this](std::size_t table) {
-      if (accumulating_) return;
+      if (passes_.accumulating()) return;
       pacer_ && pacer_->rehearsing() ? pacer_->note_table(table) : rows()->on_gradient(table);
     });
   }
@@ -223,8 +220,6 @@ class Trainer {
     const auto index = static_cast<std::int64_t>(batch.step);
     const double lr = optim::rate(plan_.schedule, index);
     replica_->updater.begin_step(index + 1, lr);
-    // Seeded by the step, so that a resumed run draws what the undisturbed one drew.
-    torch::manual_seed(mix_seed({config_.seed, batch.step, static_cast<std::uint64_t>(to_int(all_.rank()))}));
     const auto computing = Clock::now();
     const auto loss = compute(batch);
     look_ahead(loader);
@@ -252,16 +247,12 @@ class Trainer {
                            .exposed_exchange_ms = series_.exposed.back()});
   }
 
-  models::Batch as_batch(const data::Batch& batch) const {
-    return as_tensors(batch.fields, fields_, batch.count, channels_last_);
-  }
-
   // Tells the exchange which rows the next step reads.
   void look_ahead(data::Loader& loader) {
     if (rows() == nullptr || !loader.has_next()) return;
     next_ = loader.next();
     if (next_->count == 0) return;
-    const auto read = model_->rows_read(as_batch(*next_));
+    const auto read = model_->rows_read(passes_.tensors_of(*next_));
     const auto& all = routing_.embeddings();
     TUTTI_CHECK(read.size() == all.size(), "{} tables, {} read", all.size(), read.size());
     for (std::size_t t = 0; t < replica_->tables.size(); ++t) {
@@ -271,60 +262,12 @@ class Trainer {
     }
   }
 
-  // Phase by phase; the loss of all together.
+  // The loss.
   double forward_and_backward(const data::Batch& batch) {
-    const models::Batch whole = as_batch(batch);
-    double sum = 0;
-    for (std::size_t p = 0; p < phases_.size(); ++p) {
-      if (p > 0 && !pacer_) exchange().finish_phase(p - 1);
-      replica_->buckets.begin_phase(p);
-      sum += in_micro_batches(phases_[p], whole, batch);
-    }
-    return sum;
-  }
-
-  // One after the other. Their gradients add up where they lie; they are final in the last one.
-  double in_micro_batches(const models::Phase& phase, const models::Batch& whole, const data::Batch& batch) {
-    const auto count = static_cast<std::int64_t>(batch.count);
-    double loss = 0;
-    for (std::int64_t first = 0; first < count; first += plan_.micro_batch) {
-      const std::int64_t n = std::min(plan_.micro_batch, count - first);
-      models::Batch part;
-      for (const auto& field : whole) part.push_back(field.narrow(0, first, n));
-      accumulating_ = first + n < count;
-      try {
-        loss +=
-            forward_and_backward(phase, part, batch) * static_cast<double>(n) / static_cast<double>(count);
-      } catch (const c10::Error& e) {
-        refuse_without_kernel(e, config_.model);
-        throw;
-      }
-    }
-    return loss;
-  }
-
-  double forward_and_backward(const models::Phase& phase, const models::Batch& part,
-                              const data::Batch& batch) {
-    const auto begin = Clock::now();
-    torch::Tensor loss;
-    {
-      const Autocast autocast(config_.precision == "bf16");
-      loss = phase.loss(part);
-    }
-    const auto forward_done = Clock::now();
-    trace_.add(Lane::compute, "forward", begin, forward_done);
-    // The mean of the ranks' gradients shall be the gradient of the mean over all samples, also where the
-    // last batch of an epoch is not shared evenly.
-    const double weight =
-        static_cast<double>(part.front().size(0)) * all_.world() / static_cast<double>(batch.global_count);
-    (weight == 1.0 ? loss : loss * weight).backward();
-    trace_.add(Lane::compute, "backward", forward_done, Clock::now());
-    const auto value = loss.item<double>();
-    if (!std::isfinite(value)) {
-      throw RunError(fmt::format("rank {}: the loss of step {} is {}; a smaller --lr may help",
-                                 to_int(all_.rank()), batch.step + 1, value));
-    }
-    return value;
+    return passes_.run(batch, [this](std::size_t phase) {
+      if (phase > 0 && !pacer_) exchange().finish_phase(phase - 1);
+      replica_->buckets.begin_phase(phase);
+    });
   }
 
   // Between steps; the last one is followed by conclude().
@@ -458,7 +401,6 @@ class Trainer {
   const config::TrainConfig& config_;
   observe::EventSink& sink_;
   const models::ModelInfo& info_;
-  const std::vector<Field> fields_ = info_.fields(options_of(config_));
   const bool channels_last_;
   const exchange::Strategy& strategy_;
   const bool apart_ = strategy_.apart || config_.backup_workers > 0;  // workers do not keep step
@@ -475,6 +417,7 @@ class Trainer {
   observe::Trace trace_;
   std::shared_ptr<models::Model> model_;
   const std::vector<models::Phase> phases_ = model_->phases();
+  Passes passes_{{config_, info_, phases_, plan_.micro_batch, all_.world(), all_.rank(), trace_}};
   const Buffers buffers_{*model_};
   Routing routing_{{*model_, strategy_, tuning_, all_, config_.servers,
                     [this](std::string line) { emit(observe::Note{std::move(line)}); }}};
@@ -489,8 +432,7 @@ class Trainer {
   double slowdown_ = 1;
   std::optional<Pacer> pacer_;
   std::chrono::duration<double> last_compute_{};
-  bool accumulating_ = false;  // more micro batches of the step follow
-  Sha256 order_;               // of the samples
+  Sha256 order_;  // of the samples
   std::string initial_sha256_;
   StepSeries series_;
   std::optional<Evaluation> evaluation_;

@@ -220,6 +220,13 @@ TEST_F(TrainerTest, ResumedRunEndsWithTheSameBitsAsAnUndisturbedOne) {
                   .identical());
 }
 
+TEST_F(TrainerTest, RanksThatAreThreadsDrawEachTheirOwnRandomNumbers) {
+  const auto first = train_here(config("first", 3));  // the network has dropout
+  for (int again = 0; again < 3; ++again) {
+    EXPECT_EQ(train_here(config("again", 3)).at("parameters_sha256"), first.at("parameters_sha256"));
+  }
+}
+
 TEST_F(TrainerTest, ResumingAnotherRunIsRefusedWithBothValues) {
   auto c = config("run");
   train_here(c);

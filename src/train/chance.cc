@@ -1,0 +1,19 @@
+#include "train/chance.h"
+
+#include <torch/torch.h>
+
+namespace tutti::train {
+namespace {
+
+std::mutex& source() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+}  // namespace
+
+Chance::Chance(std::uint64_t seed) : alone_(source()) {
+  torch::manual_seed(seed);
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,56 @@
+// What a worker computes in a step: forward and backward of its samples, phase by phase, each in micro
+// batches.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/rank.h"
+#include "config/train_config.h"
+#include "data/loader.h"
+#include "models/model.h"
+#include "observe/trace.h"
+
+namespace tutti::train {
+
+// What passes are made with; all of it outlives them.
+struct PassesSetup {
+  const config::TrainConfig& config;
+  const models::ModelInfo& info;
+  const std::vector<models::Phase>& phases;  // of the model
+  std::int64_t micro_batch = 0;
+  int workers = 0;
+  Rank rank{};
+  observe::Trace& trace;
+};
+
+// One thread calls it.
+class Passes {
+ public:
+  explicit Passes(const PassesSetup& setup);
+
+  // Tensors over the batch's own memory.
+  models::Batch tensors_of(const data::Batch& batch) const;
+
+  // Adds gradients to those that are there; calls `begin_phase` with the number of each phase before it.
+  // Returns the loss, of all phases together. Throws RunError if it is not finite, and ConfigError where
+  // libtorch cannot compute the model in the precision asked for.
+  double run(const data::Batch& batch, const std::function<void(std::size_t)>& begin_phase);
+
+  // Inside run(): gradients that come now are not final, for more micro batches of the phase follow.
+  bool accumulating() const { return accumulating_; }
+
+ private:
+  double in_micro_batches(const models::Phase& phase, const models::Batch& whole, const data::Batch& batch);
+  torch::Tensor forward(const models::Phase& phase, const models::Batch& part, std::uint64_t step);
+  double forward_and_backward(const models::Phase& phase, const models::Batch& part,
+                              const data::Batch& batch);
+
+  const PassesSetup setup_;
+  const std::vector<Field> fields_;
+  std::uint64_t forwards_ = 0;  // of the step
+  bool accumulating_ = false;
+};
+
+}  // namespace tutti::train
