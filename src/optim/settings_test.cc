@@ -65,7 +65,7 @@ TEST(Settings, WrongNumbersNameTheirField) {
 }
 
 TEST(Settings, FieldsOfOtherKindsAreNotLookedAt) {
-  EXPECT_NO_THROW(validate({.kind = Kind::sgd, .momentum = 7, .beta1 = kNaN}));
+  EXPECT_NO_THROW(validate({.kind = Kind::sgd, .beta1 = kNaN, .alpha = 7}));
 }
 
 TEST(Settings, RmspropHasNoMomentumUnlessAsked) {

@@ -61,7 +61,9 @@ Client::Client(net::Transport& transport, const ServerOptions& options, const Co
   const Layout layout = lay_out(contents, options.servers);
   for (const Piece& p : layout.pieces) pieces_.push_back({p});
   for (const TablePart& p : layout.parts) parts_.push_back({.where = p});
-  order_ = sending_order(layout.pieces, buckets_.size(), options.servers, to_int(transport.rank()));
+  const int worker = to_int(transport.rank());
+  order_ = sending_order(layout.pieces, buckets_.size(), options.servers, worker);
+  part_order_ = sending_order(layout.parts, tables_.size(), options.servers, worker);
   const Activity doing{"joining the servers"};
   const std::string text = describe(options, contents).dump();
   for (const Rank s : servers_) {

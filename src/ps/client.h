@@ -152,7 +152,9 @@ class Client {
   const std::vector<TableShape> shapes_;  // of the tables
   const bool past_cache_;                 // how large buckets are written
   const std::size_t most_under_way_;
-  std::vector<std::vector<std::size_t>> order_;  // of the pieces of each bucket; never changes
+  // Of the pieces of each bucket, of the parts of each table; never change.
+  Order order_;
+  Order part_order_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -50,8 +50,7 @@ std::pair<std::size_t, std::size_t> Client::rows_in(const TablePart& part,
 // In portions, each of a part: take(part, rows).
 template <typename Take>
 void Client::for_portions(std::size_t table, std::span<const std::uint32_t> rows, const Take& take) const {
-  for (std::size_t id = 0; id < parts_.size(); ++id) {
-    if (parts_[id].where.table != table) continue;
+  for (const std::size_t id : part_order_[table]) {
     const auto [first, last] = rows_in(parts_[id].where, rows);
     for (std::size_t at = first; at < last; at += kPortion)
       take(id, rows.subspan(at, std::min(kPortion, last - at)));
@@ -62,9 +61,8 @@ void Client::push_rows(std::size_t table, std::vector<std::uint32_t> rows, doubl
   const auto gradients = tables_[table].gradients;
   TUTTI_CHECK(rows.size() * shapes_[table].width <= gradients.size(), "{} rows are too many", rows.size());
   const auto all = std::make_shared<const std::vector<std::uint32_t>>(std::move(rows));
-  for (std::size_t id = 0; id < parts_.size(); ++id) {
+  for (const std::size_t id : part_order_[table]) {
     const TablePart& p = parts_[id].where;
-    if (p.table != table) continue;
     const auto [first, last] = rows_in(p, *all);
     {
       const std::scoped_lock lock(mutex_);
@@ -200,9 +198,8 @@ void Client::read_rows(std::size_t table, std::span<const std::uint32_t> rows) {
   const auto begin = Clock::now();
   {
     const std::scoped_lock lock(mutex_);
-    for (PartTrack& part : parts_) {
-      if (part.where.table == table) part.version = gate_of(part.where).version;  // or newer
-    }
+    for (const std::size_t id : part_order_[table])
+      parts_[id].version = gate_of(parts_[id].where).version;  // or newer
   }
   for_portions(table, rows, [&](std::size_t id, std::span<const std::uint32_t> portion) {
     const TablePart& p = parts_[id].where;

@@ -15,6 +15,19 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + alignof(Gate) - 1) / alignof(Gate) * alignof(Gate);
 }
 
+// `order` is as items were dealt to the servers.
+Order taken_in_turns(Order order, int servers, int worker) {
+  const auto s = static_cast<std::size_t>(servers);
+  for (auto& ids : order) {
+    for (std::size_t first = 0; first < ids.size(); first += s) {
+      const auto round = std::span(ids).subspan(first, std::min(s, ids.size() - first));
+      const auto turn = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(worker) % round.size());
+      std::rotate(round.begin(), round.begin() + turn, round.end());
+    }
+  }
+  return order;
+}
+
 }  // namespace
 
 std::vector<Piece> cut_into_pieces(std::span<const std::size_t> bucket_counts, int servers,
@@ -52,19 +65,16 @@ Layout lay_out(const Contents& contents, int servers) {
   return layout;
 }
 
-std::vector<std::vector<std::size_t>> sending_order(std::span<const Piece> pieces, std::size_t buckets,
-                                                    int servers, int worker) {
-  std::vector<std::vector<std::size_t>> order(buckets);
+Order sending_order(std::span<const Piece> pieces, std::size_t buckets, int servers, int worker) {
+  Order order(buckets);
   for (std::size_t id = 0; id < pieces.size(); ++id) order[pieces[id].bucket].push_back(id);
-  const auto s = static_cast<std::size_t>(servers);
-  for (auto& ids : order) {
-    for (std::size_t first = 0; first < ids.size(); first += s) {
-      const auto round = std::span(ids).subspan(first, std::min(s, ids.size() - first));
-      const auto turn = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(worker) % round.size());
-      std::rotate(round.begin(), round.begin() + turn, round.end());
-    }
-  }
-  return order;
+  return taken_in_turns(std::move(order), servers, worker);
+}
+
+Order sending_order(std::span<const TablePart> parts, std::size_t tables, int servers, int worker) {
+  Order order(tables);
+  for (std::size_t id = 0; id < parts.size(); ++id) order[parts[id].table].push_back(id);
+  return taken_in_turns(std::move(order), servers, worker);
 }
 
 }  // namespace tutti::ps

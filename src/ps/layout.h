@@ -43,9 +43,11 @@ struct Layout {
 };
 Layout lay_out(const Contents& contents, int servers);
 
-// Each bucket's pieces, in the order in which a worker sends them: round by round over the servers, and in
-// every round each worker begins with another one, so that together they keep all servers' links busy.
-std::vector<std::vector<std::size_t>> sending_order(std::span<const Piece> pieces, std::size_t buckets,
-                                                    int servers, int worker);
+// Each bucket's pieces, or each table's parts, in the order in which a worker sends and asks: round by round
+// over the servers, and in every round each worker begins with another one, so that together they keep all
+// servers' links busy.
+using Order = std::vector<std::vector<std::size_t>>;
+Order sending_order(std::span<const Piece> pieces, std::size_t buckets, int servers, int worker);
+Order sending_order(std::span<const TablePart> parts, std::size_t tables, int servers, int worker);
 
 }  // namespace tutti::ps

@@ -70,10 +70,14 @@ TEST(Layout, WorkersBeginEveryRoundOverTheServersWithAnother) {
   const std::vector<std::size_t> buckets = {1000, 7};
   const auto pieces = cut_into_pieces(buckets, 3, 500);
   ASSERT_EQ(pieces.size(), 9U);
-  using Order = std::vector<std::vector<std::size_t>>;
   EXPECT_EQ(sending_order(pieces, 2, 3, 0), (Order{{0, 1, 2, 3, 4, 5}, {6, 7, 8}}));
   EXPECT_EQ(sending_order(pieces, 2, 3, 1), (Order{{1, 2, 0, 4, 5, 3}, {7, 8, 6}}));
   EXPECT_EQ(sending_order(pieces, 2, 3, 5), (Order{{2, 0, 1, 5, 3, 4}, {8, 6, 7}}));
+
+  const std::vector<TableShape> tables = {{"wide", 100, 2}, {"narrow", 10, 1}};
+  const auto parts = cut_tables(tables, 3, 3);
+  EXPECT_EQ(sending_order(parts, 2, 3, 0), (Order{{0, 1, 2}, {3, 4, 5}}));
+  EXPECT_EQ(sending_order(parts, 2, 3, 2), (Order{{2, 0, 1}, {5, 3, 4}}));
 }
 
 TEST(Layout, MoreServersThanParametersAreRefused) {
