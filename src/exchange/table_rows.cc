@@ -18,8 +18,8 @@ void TableRows::on_gradient(std::size_t table) {
   TUTTI_CHECK(!pushed_[table], "table {} is pushed twice", table);
   const auto gradient = tables_.take_gradient(table);
   const auto count = static_cast<std::size_t>(gradient.rows.numel());
-  auto rows = ps::sum_repeated_rows({gradient.rows.data_ptr<std::int64_t>(), count},
-                                    {gradient.values.data_ptr<float>(), count * tables_.width(table)},
+  const auto places = client_.places_of(table, {gradient.rows.data_ptr<std::int64_t>(), count});
+  auto rows = ps::sum_repeated_rows(places, {gradient.values.data_ptr<float>(), count * tables_.width(table)},
                                     tables_.width(table), client_.gradients(table));
   touched_[table] += static_cast<double>(rows.size());
   pushed_[table] = true;
@@ -28,7 +28,7 @@ void TableRows::on_gradient(std::size_t table) {
 
 void TableRows::expect(std::size_t table, std::span<const std::int64_t> rows) {
   auto& expected = expected_[table];
-  expected.assign(rows.begin(), rows.end());
+  expected = client_.places_of(table, rows);
   std::ranges::sort(expected);
   const auto repeated = std::ranges::unique(expected);
   expected.erase(repeated.begin(), repeated.end());

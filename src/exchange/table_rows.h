@@ -46,7 +46,7 @@ class TableRows {
   const Updater& updater_;
   ps::Client& client_;
   std::vector<bool> pushed_;
-  std::vector<std::vector<std::uint32_t>> expected_;  // by table, rising
+  std::vector<std::vector<std::uint32_t>> expected_;  // by table: places, rising
   std::vector<double> touched_;                       // by table: rows, over all steps
   std::int64_t steps_ = 0;
   Clock::duration last_wait_{};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/large_pages.h"
@@ -167,9 +168,12 @@ class RowWorker {
     client_.pull_tables();
     const auto mean = static_cast<float>(workers_.world() - 1) / 2;
     std::size_t wrong = 0;
+    std::vector<std::int64_t> rows(shape_.rows);
+    std::iota(rows.begin(), rows.end(), 0);
+    const auto places = client_.places_of(0, rows);
     for (std::size_t r = 0; r < shape_.rows; ++r) {
       for (std::size_t k = 0; k < shape_.width; ++k) {
-        const float expected = -static_cast<float>(touched_[r]) * (static_cast<float>(k & 7) + mean);
+        const float expected = -static_cast<float>(touched_[places[r]]) * (static_cast<float>(k & 7) + mean);
         wrong += table_[r * shape_.width + k] != expected;
       }
     }
@@ -180,7 +184,7 @@ class RowWorker {
   std::uint64_t bytes_a_step() const { return bytes_a_step_; }
 
  private:
-  // One row in each of `count` equal stretches: distinct, rising, scattered.
+  // The place of one row in each of `count` equal stretches: distinct, rising, scattered.
   std::vector<std::uint32_t> pick_rows(std::size_t count, std::uint64_t step) const {
     std::vector<std::uint32_t> rows;
     SplitMix64 random(step);
@@ -205,7 +209,7 @@ class RowWorker {
   collectives::Communicator& workers_;
   const ps::TableShape shape_;
   std::vector<float> table_;
-  std::vector<int> touched_;  // steps, by row
+  std::vector<int> touched_;  // steps, by place
   ps::Client client_;
   std::uint64_t step_ = 1;
   std::uint64_t bytes_a_step_ = 0;

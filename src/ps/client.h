@@ -78,11 +78,15 @@ class Client {
   // ProtocolError.
   void wait(std::size_t bucket);
 
-  // The same for rows of a table: `rows` rise, and the table's `gradients` begin with a row for each, which
-  // stay until wait_rows() returns. Every table is pushed once a step, also without rows. `rows` of the
-  // second land in the table's memory: in shared memory before it returns, which may wait for an update to
-  // end (Timeout), elsewhere by wait_rows(). While a push is being counted, expect_rows() brings what will be
-  // pulled next nearer to the processor, where it can; it waits until pushes have left.
+  // Where rows of a table stand with the servers (ps/table.h).
+  std::vector<std::uint32_t> places_of(std::size_t table, std::span<const std::int64_t> rows) const;
+
+  // The same for rows of a table. Rows are told by their places, which rise; the table's `gradients` begin
+  // with a row for each, which stay until wait_rows() returns. Every table is pushed once a step, also
+  // without rows. `rows` of the second land in the table's memory: in shared memory before it returns, which
+  // may wait for an update to end (Timeout), elsewhere by wait_rows(). While a push is being counted,
+  // expect_rows() brings what will be pulled next nearer to the processor, where it can; it waits until
+  // pushes have left.
   std::span<float> gradients(std::size_t table) const { return tables_[table].gradients; }
   void push_rows(std::size_t table, std::vector<std::uint32_t> rows, double lr);
   void expect_rows(std::size_t table, std::span<const std::uint32_t> rows);
@@ -113,7 +117,7 @@ class Client {
     std::deque<std::vector<std::uint32_t>> wanted = {};  // rows that were asked for, in the order of asking
   };
 
-  // The rows of a part among rising rows: [first, last) as places in `rows`.
+  // The rows of a part among `rows`, which rise: from the first of the two to before the second.
   static std::pair<std::size_t, std::size_t> rows_in(const TablePart& part,
                                                      std::span<const std::uint32_t> rows);
   void start_pieces(std::int64_t version, const std::vector<StateSlot>& state);
@@ -149,8 +153,9 @@ class Client {
   const std::vector<Rank> servers_;
   const std::vector<ClientBucket> buckets_;
   const std::vector<ClientTable> tables_;
-  const std::vector<TableShape> shapes_;  // of the tables
-  const bool past_cache_;                 // how large buckets are written
+  const std::vector<TableShape> shapes_;             // of the tables
+  std::vector<std::vector<TablePart>> table_parts_;  // of each; never change
+  const bool past_cache_;                            // how large buckets are written
   const std::size_t most_under_way_;
   // Of the pieces of each bucket, of the parts of each table; never change.
   Order order_;

@@ -24,7 +24,8 @@ void Client::start_tables(std::int64_t version, const std::vector<StateSlot>& st
     Header header{
         .verb = Verb::start_rows, .piece = id, .version = version, .bytes = p.rows * p.width * sizeof(float)};
     const auto send_slot = [&](std::span<float> table) {
-      send(transport_, server_rank(p.server), header, std::as_bytes(rows_of(table, p)), doing);
+      const auto rows = gather(table, p);
+      send(transport_, server_rank(p.server), header, std::as_bytes(std::span(rows)), doing);
       ++header.slot;
     };
     send_slot(tables_[p.table].values);
@@ -34,7 +35,7 @@ void Client::start_tables(std::int64_t version, const std::vector<StateSlot>& st
   }
   // A row of each, which is answered when all of it has arrived.
   for (std::size_t id = 0; id < parts_.size(); ++id) {
-    const auto row = static_cast<std::uint32_t>(parts_[id].where.first_row);
+    const auto row = static_cast<std::uint32_t>(parts_[id].where.first_place);
     enqueue([this, id, row] { send_wish(id, {row}); });
   }
   wait_rows();
@@ -42,8 +43,8 @@ void Client::start_tables(std::int64_t version, const std::vector<StateSlot>& st
 
 std::pair<std::size_t, std::size_t> Client::rows_in(const TablePart& part,
                                                     std::span<const std::uint32_t> rows) {
-  const auto first = std::ranges::lower_bound(rows, part.first_row);
-  const auto last = std::ranges::lower_bound(rows, part.first_row + part.rows);
+  const auto first = std::ranges::lower_bound(rows, part.first_place);
+  const auto last = std::ranges::lower_bound(rows, part.first_place + part.rows);
   return {static_cast<std::size_t>(first - rows.begin()), static_cast<std::size_t>(last - rows.begin())};
 }
 
@@ -55,6 +56,14 @@ void Client::for_portions(std::size_t table, std::span<const std::uint32_t> rows
     for (std::size_t at = first; at < last; at += kPortion)
       take(id, rows.subspan(at, std::min(kPortion, last - at)));
   }
+}
+
+std::vector<std::uint32_t> Client::places_of(std::size_t table, std::span<const std::int64_t> rows) const {
+  std::vector<std::uint32_t> places(rows.size());
+  std::ranges::transform(rows, places.begin(), [parts = std::span(table_parts_[table])](std::int64_t row) {
+    return place_of(parts, static_cast<std::size_t>(row));
+  });
+  return places;
 }
 
 void Client::push_rows(std::size_t table, std::vector<std::uint32_t> rows, double lr) {
@@ -152,7 +161,7 @@ void Client::rows_counted(const Header& header) {
   if (away_ + --rows_away_ == 0) busy_ += Clock::now() - busy_since_;
 }
 
-// Into the table; the i-th row lies at row_at(i).
+// Into the table; the i-th row lies at row_at(i), in the order of places.
 template <typename RowAt>
 void Client::lay_rows(const TablePart& part, std::span<const std::uint32_t> rows, const RowAt& row_at) {
   const std::size_t width = part.width;
@@ -160,9 +169,9 @@ void Client::lay_rows(const TablePart& part, std::span<const std::uint32_t> rows
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (i + kRowsAhead < rows.size()) {
       prefetch_to_read(row_at(i + kRowsAhead), width);
-      prefetch_to_write(table + rows[i + kRowsAhead] * width, width);
+      prefetch_to_write(table + part.row_at(rows[i + kRowsAhead]) * width, width);
     }
-    std::copy_n(row_at(i), width, table + rows[i] * width);
+    std::copy_n(row_at(i), width, table + part.row_at(rows[i]) * width);
   }
 }
 
@@ -186,9 +195,9 @@ void Client::expect_rows(std::size_t table, std::span<const std::uint32_t> rows)
   for_portions(table, rows, [&](std::size_t id, std::span<const std::uint32_t> portion) {
     const TablePart& p = parts_[id].where;
     const float* const shared = shared_rows(p);
-    for (const std::uint32_t row : portion) {
-      prefetch_to_read(shared + (row - p.first_row) * p.width, p.width);
-      prefetch_to_write(tables_[table].values.data() + row * p.width, p.width);
+    for (const std::uint32_t place : portion) {
+      prefetch_to_read(shared + (place - p.first_place) * p.width, p.width);
+      prefetch_to_write(tables_[table].values.data() + p.row_at(place) * p.width, p.width);
     }
   });
 }
@@ -207,7 +216,7 @@ void Client::read_rows(std::size_t table, std::span<const std::uint32_t> rows) {
     Gate& gate = gate_of(p);
     gate.bytes_read += portion.size() * p.width * sizeof(float);
     const ReadLock lock(gate, transport_.rank(), server_rank(p.server), Deadline::in(options_.timeout));
-    lay_rows(p, portion, [&](std::size_t i) { return shared + (portion[i] - p.first_row) * p.width; });
+    lay_rows(p, portion, [&](std::size_t i) { return shared + (portion[i] - p.first_place) * p.width; });
   });
   const std::scoped_lock lock(mutex_);
   if (away_ + rows_away_ == 0) busy_ += Clock::now() - begin;

@@ -64,11 +64,11 @@ void HeldRows::receive_row_numbers(Rank from, const Header& header, const Held& 
   rows.resize(header.slot);
   if (!rows.empty()) net::receive(desk_.transport, from, std::as_writable_bytes(std::span(rows)), doing);
   for (std::uint32_t& row : rows) {
-    if (row < part.first_row || row - part.first_row >= part.rows) {
-      throw ProtocolError(fmt::format("worker {}: row {} is not among the {} from {}", to_int(from), row,
-                                      part.rows, part.first_row));
+    if (row < part.first_place || row - part.first_place >= part.rows) {
+      throw ProtocolError(fmt::format("worker {}: a row at place {}, which is not among the {} from {}",
+                                      to_int(from), row, part.rows, part.first_place));
     }
-    row -= static_cast<std::uint32_t>(part.first_row);  // ours from here on
+    row -= static_cast<std::uint32_t>(part.first_place);  // ours from here on
   }
 }
 

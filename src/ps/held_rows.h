@@ -29,7 +29,7 @@ class HeldRows {
 
  private:
   struct Inbox {
-    std::vector<std::uint32_t> rows;  // from the part's first
+    std::vector<std::uint32_t> rows;  // places, from the part's first
     std::span<const float> gradients;
     std::vector<float> travelled;  // gradients, where memory is not shared
   };
@@ -58,7 +58,7 @@ class HeldRows {
   Desk& desk_;
   std::vector<std::unique_ptr<Held>> parts_;  // by id; empty for other servers'
   Inbox unwanted_;                            // read, and not used
-  std::vector<std::uint32_t> wanted_;         // rows that a worker pulls
+  std::vector<std::uint32_t> wanted_;         // rows that a worker pulls, as above
   std::vector<float> picked_;                 // what they hold
 };
 

@@ -2,7 +2,7 @@
 //
 // Every message is a header of fixed size, followed by a payload of `bytes` bytes where it says so. Where
 // ranks share memory, gradients and parameters are not sent: the header says where they lie, and the other
-// side reads them there. Nor are rows: `pull_rows` then asks for leave to read them.
+// side reads them there. Nor are rows. Which rows is told by their places (ps/table.h).
 //
 //   worker                                server
 //   hello  + description           ->     compares it with its own

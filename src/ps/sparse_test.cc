@@ -37,13 +37,14 @@ float gradient_at(int worker, int step, std::size_t reading, std::size_t k) {
   return static_cast<float>(random.below(2001)) * 1e-3F - 1.0F;
 }
 
-std::vector<std::uint32_t> write_gradients(int worker, int step, std::span<float> into) {
+// Into the client's memory; returns what to push.
+std::vector<std::uint32_t> write_gradients(int worker, int step, Client& client) {
   const auto rows = batch_of(worker, step);
   std::vector<float> values;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     for (std::size_t k = 0; k < kWidth; ++k) values.push_back(gradient_at(worker, step, r, k));
   }
-  return sum_repeated_rows(rows, values, kWidth, into);
+  return sum_repeated_rows(client.places_of(0, rows), values, kWidth, client.gradients(0));
 }
 
 // In double, the textbook's rule for the rows that a step touches, nothing for the others.
@@ -115,10 +116,11 @@ Outcome train(net::Medium medium, const ServerOptions& o, int partitions, int st
     if (rank == 0) client.start(0, {});
     together.arrive_and_wait();
     for (int step = 1; step <= steps; ++step) {
-      const auto rows = write_gradients(rank, step, client.gradients(0));
+      const auto rows = write_gradients(rank, step, client);
       client.pull_rows(0, rows);  // what forward reads
       client.wait_rows();
-      for (const auto r : rows) EXPECT_NE(table[r * kWidth], -99.0F);
+      for (const auto r : batch_of(rank, step))
+        EXPECT_NE(table[static_cast<std::size_t>(r) * kWidth], -99.0F);
       client.push(0, o.optimizer.lr);
       client.push_rows(0, rows, o.optimizer.lr);
       client.expect_rows(0, rows);
@@ -204,7 +206,7 @@ TEST_P(SparseServers, NextSessionGoesOnWithTheStateUnderOtherPartitions) {
       client.pull_tables();
       EXPECT_EQ(client.version(), session * 4);
       for (int step = session * 4 + 1; step <= session * 4 + 4; ++step) {
-        client.push_rows(0, write_gradients(rank, step, client.gradients(0)), o.optimizer.lr);
+        client.push_rows(0, write_gradients(rank, step, client), o.optimizer.lr);
         client.wait_rows();
       }
       client.leave();

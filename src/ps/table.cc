@@ -16,27 +16,55 @@ std::vector<TablePart> cut_tables(std::span<const TableShape> tables, int partit
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const std::size_t rows = tables[t].rows;
     const std::size_t count = std::min(static_cast<std::size_t>(partitions), std::max<std::size_t>(rows, 1));
+    std::size_t place = 0;
     for (std::size_t i = 0; i < count; ++i, ++next) {
-      const std::size_t first = rows * i / count;
-      parts.push_back({t, first, rows * (i + 1) / count - first, tables[t].width,
-                       static_cast<int>(next % static_cast<std::size_t>(servers))});
+      const std::size_t own = rows / count + (i < rows % count ? 1 : 0);
+      parts.push_back({.table = t,
+                       .first_place = place,
+                       .first_row = i,
+                       .stride = count,
+                       .rows = own,
+                       .width = tables[t].width,
+                       .server = static_cast<int>(next % static_cast<std::size_t>(servers))});
+      place += own;
     }
   }
   return parts;
 }
 
-std::vector<std::uint32_t> sum_repeated_rows(std::span<const std::int64_t> rows,
+std::uint32_t place_of(std::span<const TablePart> parts, std::size_t row) {
+  const TablePart& part = parts[row % parts.size()];
+  return static_cast<std::uint32_t>(part.first_place + row / parts.size());
+}
+
+std::vector<float> gather(std::span<const float> table, const TablePart& part) {
+  std::vector<float> rows(part.rows * part.width);
+  for (std::size_t i = 0; i < part.rows; ++i) {
+    const auto row = table.subspan((part.first_row + i * part.stride) * part.width, part.width);
+    std::ranges::copy(row, rows.begin() + static_cast<std::ptrdiff_t>(i * part.width));
+  }
+  return rows;
+}
+
+void scatter(std::span<const float> rows, const TablePart& part, std::span<float> table) {
+  for (std::size_t i = 0; i < part.rows; ++i) {
+    const auto into = table.subspan((part.first_row + i * part.stride) * part.width, part.width);
+    std::ranges::copy(rows.subspan(i * part.width, part.width), into.begin());
+  }
+}
+
+std::vector<std::uint32_t> sum_repeated_rows(std::span<const std::uint32_t> places,
                                              std::span<const float> values, std::size_t width,
                                              std::span<float> sums) {
-  TUTTI_CHECK(values.size() == rows.size() * width, "{} values for {} rows of {}", values.size(), rows.size(),
-              width);
-  std::vector<std::size_t> order(rows.size());
+  TUTTI_CHECK(values.size() == places.size() * width, "{} values for {} rows of {}", values.size(),
+              places.size(), width);
+  std::vector<std::size_t> order(places.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return rows[i]; });
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return places[i]; });
   std::vector<std::uint32_t> different;
-  different.reserve(rows.size());
+  different.reserve(places.size());
   for (const std::size_t i : order) {
-    const auto row = static_cast<std::uint32_t>(rows[i]);
+    const std::uint32_t row = places[i];
     const float* from = values.data() + i * width;
     const bool again = !different.empty() && different.back() == row;
     if (!again) different.push_back(row);

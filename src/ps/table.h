@@ -2,6 +2,10 @@
 //
 // A step touches few rows of a table. Its gradient travels as those rows and their values, and a worker pulls
 // only the rows that its next batch will read.
+//
+// Neighbours are often alike: a vocabulary begins with its most frequent words. So rows are dealt to the
+// parts of a table in turn, and every part has its share of the work. Where a row stands among all of them,
+// part after part, is its place.
 #pragma once
 
 #include <cstddef>
@@ -18,34 +22,40 @@ struct TableShape {
   std::size_t width = 0;  // floats a row
 };
 
-// A run of rows of a table, held by one server.
+// A run of places of a table, held by one server.
 struct TablePart {
   std::size_t table = 0;
-  std::size_t first_row = 0;
+  std::size_t first_place = 0;
+  std::size_t first_row = 0;  // the row at the first place
+  std::size_t stride = 1;     // how many rows further the next place's is
   std::size_t rows = 0;
   std::size_t width = 0;
   int server = 0;
   std::size_t memory_at = 0;  // where the server keeps it (see Layout)
+
+  std::size_t row_at(std::size_t place) const { return first_row + (place - first_place) * stride; }
 };
 
-// The part's rows of a whole table.
-inline std::span<float> rows_of(std::span<float> table, const TablePart& part) {
-  return table.subspan(part.first_row * part.width, part.rows * part.width);
-}
-
-// Cuts every table into `partitions` equal runs of rows (fewer where it has fewer rows), dealt to the servers
-// in turn.
+// Cuts every table into `partitions` parts of equal size (fewer where it has fewer rows), dealt to the
+// servers in turn.
 std::vector<TablePart> cut_tables(std::span<const TableShape> tables, int partitions, int servers);
 
+// Where a row of a table stands; `parts` are that table's alone.
+std::uint32_t place_of(std::span<const TablePart> parts, std::size_t row);
+
+// The part's rows of a whole table, by place, and back.
+std::vector<float> gather(std::span<const float> table, const TablePart& part);
+void scatter(std::span<const float> rows, const TablePart& part, std::span<float> table);
+
 struct RowGradients {
-  std::span<const std::uint32_t> rows;
-  std::span<const float> values;  // a row of floats for each
+  std::span<const std::uint32_t> rows;  // places, counted from the part's first
+  std::span<const float> values;        // a row of floats for each
 };
 
-// What backward leaves: the rows of a batch, with repetitions. Sums the gradients of equal rows, in the order
-// in which they stand there, into the beginning of `sums`, which has room for all different rows. Returns
-// those, rising.
-std::vector<std::uint32_t> sum_repeated_rows(std::span<const std::int64_t> rows,
+// What backward leaves: the places of a batch's rows, with repetitions. Sums the gradients of equal ones, in
+// the order in which they stand there, into the beginning of `sums`, which has room for all different rows.
+// Returns those, rising.
+std::vector<std::uint32_t> sum_repeated_rows(std::span<const std::uint32_t> places,
                                              std::span<const float> values, std::size_t width,
                                              std::span<float> sums);
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <set>
+
 #include "base/random.h"
 
 namespace tutti::ps {
@@ -12,19 +15,62 @@ TEST(Tables, PartsCoverEveryRowOnceAndGoToAllServers) {
   const auto parts = cut_tables(tables, 8, 3);
   std::vector<std::size_t> next(2);
   std::vector<int> held(3);
+  std::vector<std::set<std::size_t>> rows(2);
   for (const TablePart& p : parts) {
-    EXPECT_EQ(p.first_row, next[p.table]);
+    EXPECT_EQ(p.first_place, next[p.table]);
     EXPECT_EQ(p.width, tables[p.table].width);
     next[p.table] += p.rows;
+    for (std::size_t i = 0; i < p.rows; ++i) rows[p.table].insert(p.row_at(p.first_place + i));
     ++held[static_cast<std::size_t>(p.server)];
   }
   EXPECT_EQ(next, (std::vector<std::size_t>{1000, 3}));
+  for (std::size_t t = 0; t < 2; ++t) {
+    EXPECT_EQ(rows[t].size(), tables[t].rows);
+    EXPECT_EQ(*rows[t].rbegin(), tables[t].rows - 1);
+  }
   EXPECT_EQ(parts.size(), 11U);  // a table has no more parts than rows
   for (const int h : held) EXPECT_GE(h, 3);
 }
 
+TEST(Tables, PlaceAndRowAreEachOthersInverse) {
+  const std::vector<TableShape> tables = {{"a", 1000, 8}};
+  for (const int partitions : {1, 3, 7, 64}) {
+    const auto parts = cut_tables(tables, partitions, 3);
+    std::size_t place = 0;
+    for (const TablePart& p : parts) {
+      for (std::size_t i = 0; i < p.rows; ++i, ++place) EXPECT_EQ(place_of(parts, p.row_at(place)), place);
+    }
+    EXPECT_EQ(place, 1000U);
+  }
+}
+
+// As the words of a vocabulary that is sorted by frequency.
+TEST(Tables, NeighboursAreSharedEvenly) {
+  const std::vector<TableShape> tables = {{"words", 100'000, 8}};
+  const auto parts = cut_tables(tables, 4, 4);
+  std::vector<int> read(4);
+  for (std::size_t row = 0; row < 500; ++row) {
+    const auto place = place_of(parts, row);
+    for (std::size_t p = 0; p < 4; ++p) {
+      read[p] += place >= parts[p].first_place && place < parts[p].first_place + parts[p].rows ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(read, (std::vector<int>{125, 125, 125, 125}));
+}
+
+TEST(Tables, ScatterPutsBackWhatGatherTook) {
+  const std::vector<TableShape> tables = {{"a", 10, 2}};
+  std::vector<float> table(20);
+  std::iota(table.begin(), table.end(), 0.0F);
+  std::vector<float> copy(20);
+  const auto parts = cut_tables(tables, 3, 1);
+  EXPECT_EQ(gather(table, parts[1]), (std::vector<float>{2, 3, 8, 9, 14, 15}));
+  for (const TablePart& p : parts) scatter(gather(table, p), p, copy);
+  EXPECT_EQ(copy, table);
+}
+
 TEST(Rows, RepeatedRowsAreSummedAndRise) {
-  const std::vector<std::int64_t> rows = {7, 2, 7, 2, 9};
+  const std::vector<std::uint32_t> rows = {7, 2, 7, 2, 9};
   const std::vector<float> values = {1, 2, 10, 20, 3, 4, 30, 40, 5, 6};
   std::vector<float> sums(7, -1);
   EXPECT_EQ(sum_repeated_rows(rows, values, 2, sums), (std::vector<std::uint32_t>{2, 7, 9}));
