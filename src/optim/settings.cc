@@ -85,11 +85,10 @@ double epsilon_of(const Settings& settings) {
 }
 
 void validate(const Settings& settings) {
-  if (settings.momentum && std::ranges::find(kWithMomentum, settings.kind) == kWithMomentum.end()) {
-    require(false, "momentum", *settings.momentum,
-            fmt::format("left out with {}; those with momentum are {}", name_of(settings.kind),
-                        names_of(kWithMomentum)));
-  }
+  const bool has_momentum = std::ranges::find(kWithMomentum, settings.kind) != kWithMomentum.end();
+  require(has_momentum || !settings.momentum, "momentum", settings.momentum.value_or(0),
+          fmt::format("left out with {}; those with momentum are {}", name_of(settings.kind),
+                      names_of(kWithMomentum)));
   require_not_negative("lr", settings.lr);
   require_not_negative("weight_decay", weight_decay_of(settings));
   switch (settings.kind) {

@@ -52,7 +52,6 @@ Client::Client(net::Transport& transport, const ServerOptions& options, const Co
       buckets_(std::move(buckets)),
       tables_(std::move(tables)),
       shapes_(contents.tables),
-      table_parts_(contents.tables.size()),
       past_cache_(outgrows_cache(buckets_)),
       most_under_way_(transport.peer_memory() != nullptr
                           ? std::numeric_limits<std::size_t>::max()
@@ -61,10 +60,7 @@ Client::Client(net::Transport& transport, const ServerOptions& options, const Co
   TUTTI_CHECK(buckets_.size() == contents.buckets.size() && tables_.size() == shapes_.size());
   const Layout layout = lay_out(contents, options.servers);
   for (const Piece& p : layout.pieces) pieces_.push_back({p});
-  for (const TablePart& p : layout.parts) {
-    parts_.push_back({.where = p});
-    table_parts_[p.table].push_back(p);
-  }
+  for (const TablePart& p : layout.parts) parts_.push_back({.where = p});
   const int worker = to_int(transport.rank());
   order_ = sending_order(layout.pieces, buckets_.size(), options.servers, worker);
   part_order_ = sending_order(layout.parts, tables_.size(), options.servers, worker);

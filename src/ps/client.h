@@ -153,9 +153,8 @@ class Client {
   const std::vector<Rank> servers_;
   const std::vector<ClientBucket> buckets_;
   const std::vector<ClientTable> tables_;
-  const std::vector<TableShape> shapes_;             // of the tables
-  std::vector<std::vector<TablePart>> table_parts_;  // of each; never change
-  const bool past_cache_;                            // how large buckets are written
+  const std::vector<TableShape> shapes_;  // of the tables
+  const bool past_cache_;                 // how large buckets are written
   const std::size_t most_under_way_;
   // Of the pieces of each bucket, of the parts of each table; never change.
   Order order_;

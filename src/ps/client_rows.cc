@@ -59,10 +59,11 @@ void Client::for_portions(std::size_t table, std::span<const std::uint32_t> rows
 }
 
 std::vector<std::uint32_t> Client::places_of(std::size_t table, std::span<const std::int64_t> rows) const {
-  std::vector<std::uint32_t> places(rows.size());
-  std::ranges::transform(rows, places.begin(), [parts = std::span(table_parts_[table])](std::int64_t row) {
-    return place_of(parts, static_cast<std::size_t>(row));
-  });
+  const std::size_t all = shapes_[table].rows;
+  const std::size_t parts = part_order_[table].size();
+  std::vector<std::uint32_t> places;
+  places.reserve(rows.size());
+  for (const std::int64_t row : rows) places.push_back(place_of(static_cast<std::size_t>(row), all, parts));
   return places;
 }
 

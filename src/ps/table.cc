@@ -16,25 +16,23 @@ std::vector<TablePart> cut_tables(std::span<const TableShape> tables, int partit
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const std::size_t rows = tables[t].rows;
     const std::size_t count = std::min(static_cast<std::size_t>(partitions), std::max<std::size_t>(rows, 1));
-    std::size_t place = 0;
     for (std::size_t i = 0; i < count; ++i, ++next) {
-      const std::size_t own = rows / count + (i < rows % count ? 1 : 0);
       parts.push_back({.table = t,
-                       .first_place = place,
+                       .first_place = place_of(i, rows, count),
                        .first_row = i,
                        .stride = count,
-                       .rows = own,
+                       .rows = rows / count + (i < rows % count ? 1 : 0),
                        .width = tables[t].width,
                        .server = static_cast<int>(next % static_cast<std::size_t>(servers))});
-      place += own;
     }
   }
   return parts;
 }
 
-std::uint32_t place_of(std::span<const TablePart> parts, std::size_t row) {
-  const TablePart& part = parts[row % parts.size()];
-  return static_cast<std::uint32_t>(part.first_place + row / parts.size());
+// Parts before row's have rows / parts each, the first few of them one more.
+std::uint32_t place_of(std::size_t row, std::size_t rows, std::size_t parts) {
+  const std::size_t part = row % parts;
+  return static_cast<std::uint32_t>(part * (rows / parts) + std::min(part, rows % parts) + row / parts);
 }
 
 std::vector<float> gather(std::span<const float> table, const TablePart& part) {

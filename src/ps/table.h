@@ -40,8 +40,8 @@ struct TablePart {
 // servers in turn.
 std::vector<TablePart> cut_tables(std::span<const TableShape> tables, int partitions, int servers);
 
-// Where a row of a table stands; `parts` are that table's alone.
-std::uint32_t place_of(std::span<const TablePart> parts, std::size_t row);
+// Where a row stands in a table of `rows` rows in `parts` parts.
+std::uint32_t place_of(std::size_t row, std::size_t rows, std::size_t parts);
 
 // The part's rows of a whole table, by place, and back.
 std::vector<float> gather(std::span<const float> table, const TablePart& part);
