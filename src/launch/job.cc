@@ -18,11 +18,20 @@ nlohmann::json bytes_to_json(std::span<const std::byte> bytes) {
   return array;
 }
 
-// The descriptor stays open: another rank of this process may need it, too.
-std::unique_ptr<net::Transport> take_seat(int fd, Rank rank, const net::TransportOptions& options) {
+// Inherited descriptors stay open: another rank of this process may need them, too.
+UniqueFd duplicate(int fd) {
   UniqueFd own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (!own) throw_errno("cannot open the shared memory");
-  auto segment = std::make_shared<const net::Segment>(net::Segment::open(std::move(own)));
+  return own;
+}
+
+net::TransportOptions options_of(const WorkerJob& job) {
+  return {job.timeout, job.own_core,
+          std::make_shared<const net::StatusBoard>(net::StatusBoard::open(duplicate(job.board_fd)))};
+}
+
+std::unique_ptr<net::Transport> take_seat(int fd, Rank rank, const net::TransportOptions& options) {
+  auto segment = std::make_shared<const net::Segment>(net::Segment::open(duplicate(fd)));
   return std::make_unique<net::SegmentTransport>(std::move(segment), rank, options);
 }
 
@@ -40,6 +49,7 @@ UniqueFd write_job(const WorkerJob& job) {
                                {"rendezvous_host", job.rendezvous.host},
                                {"rendezvous_port", job.rendezvous.port},
                                {"address", job.address},
+                               {"board_fd", job.board_fd},
                                {"report_fd", job.report_fd},
                                {"timeout_ms", job.timeout.count()},
                                {"own_core", job.own_core}};
@@ -71,6 +81,7 @@ WorkerJob read_job(int fd) {
     job.local_segment_fd = json.at("local_segment_fd");
     job.rendezvous = {json.at("rendezvous_host"), json.at("rendezvous_port")};
     job.address = json.at("address");
+    job.board_fd = json.at("board_fd");
     job.report_fd = json.at("report_fd");
     job.timeout = std::chrono::milliseconds(json.at("timeout_ms").get<std::int64_t>());
     job.own_core = json.at("own_core");
@@ -82,7 +93,7 @@ WorkerJob read_job(int fd) {
 }
 
 std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink& report) {
-  const net::TransportOptions options{job.timeout, job.own_core};
+  const net::TransportOptions options = options_of(job);
   if (job.transport == "shm") {
     return take_seat(job.segment_fd, job.rank, options);
   }
@@ -97,7 +108,7 @@ std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink
 
 std::unique_ptr<net::Transport> connect_neighbours(const WorkerJob& job) {
   if (job.local_segment_fd < 0) return nullptr;
-  return take_seat(job.local_segment_fd, job.rank, {job.timeout, job.own_core});
+  return take_seat(job.local_segment_fd, job.rank, options_of(job));
 }
 
 Failure failure_of(const std::exception& e) {

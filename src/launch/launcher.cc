@@ -129,6 +129,7 @@ class Job {
     job.secret = net::make_secret();
     job.transport = spec_.transport;
     job.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec_.timeout);
+    job.board_fd = board_.fd();
     if (spec_.transport == "tcp") {
       open_rendezvous(job);
       job.rendezvous = rendezvous_->endpoint();
@@ -167,7 +168,7 @@ class Job {
     job.report_fd = report_write.get();
     const UniqueFd description = write_job(job);
     std::vector<int> inherit = spec_.inherit;
-    inherit.insert(inherit.end(), {description.get(), report_write.get()});
+    inherit.insert(inherit.end(), {description.get(), report_write.get(), job.board_fd});
     for (const int fd : {job.segment_fd, job.local_segment_fd}) {
       if (fd >= 0) inherit.push_back(fd);
     }
@@ -311,6 +312,7 @@ class Job {
   asio::signal_set signals_{io_};
   asio::steady_timer last_words_{io_};
   asio::steady_timer glance_{io_};
+  const net::StatusBoard board_ = net::StatusBoard::create(spec_.workers + spec_.servers);
   std::unique_ptr<net::Segment> segment_;
   std::unique_ptr<rendezvous::Rendezvous> rendezvous_;
   std::vector<Worker> workers_;

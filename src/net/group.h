@@ -19,6 +19,7 @@ class Group final : public Transport {
                                    const Activity& doing) override {
     return all_.wait_for_any(peers, at_most, doing);
   }
+  const StatusBoard& board() const override { return all_.board(); }
   PeerMemory* peer_memory() override { return all_.peer_memory(); }
   void cancel() override { all_.cancel(); }
 

@@ -51,11 +51,14 @@ struct StreamTransport::Inbound {
 };
 
 TransportOptions unpinned_options(int world, Clock::duration timeout) {
-  return {.timeout = timeout, .own_core = static_cast<std::size_t>(world) <= allowed_cores().size()};
+  return {.timeout = timeout,
+          .own_core = static_cast<std::size_t>(world) <= allowed_cores().size(),
+          .board = std::make_shared<const StatusBoard>(StatusBoard::create(world))};
 }
 
 StreamTransport::StreamTransport(Rank rank, int world, const TransportOptions& options)
     : rank_(rank), world_(world), options_(options), sent_(world), received_(world) {
+  if (!options_.board) options_.board = std::make_shared<const StatusBoard>(StatusBoard::create(world));
   TUTTI_CHECK(world >= 1 && to_int(rank) >= 0 && to_int(rank) < world, "rank {} of {}", to_int(rank), world);
 }
 

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct TransportOptions {
   // Whether each rank has a core to itself. A wait then spins for a moment before it sleeps; else it gives
   // the core to whoever it waits for.
   bool own_core = false;
+  // The job's; a transport that is given none makes one for itself.
+  std::shared_ptr<const StatusBoard> board = nullptr;
 };
 
 // For ranks that are not pinned: each of `world` has a core if there are as many.
@@ -50,6 +53,7 @@ class StreamTransport : public Transport {
   void transfer(std::span<const Outgoing> out, std::span<const Incoming> in, const Activity& doing) final;
   std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
                                    const Activity& doing) final;
+  const StatusBoard& board() const final { return *options_.board; }
   void cancel() override;
 
  protected:

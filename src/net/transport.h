@@ -19,6 +19,7 @@
 
 #include "base/deadline.h"
 #include "base/rank.h"
+#include "net/status_board.h"
 
 namespace tutti::net {
 
@@ -76,6 +77,9 @@ class Transport {
   // passes first. Peers take turns. Throws PeerLost.
   virtual std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
                                            const Activity& doing) = 0;
+
+  // What all ranks show of themselves. Lives as long as the transport.
+  virtual const StatusBoard& board() const = 0;
 
   // The peers' memory where ranks share a host, else null. Lives as long as the transport.
   virtual PeerMemory* peer_memory() = 0;

@@ -138,6 +138,7 @@ class Passing : public net::Transport {
   explicit Passing(net::Transport& inner) : inner_(inner) {}
   Rank rank() const override { return inner_.rank(); }
   int world() const override { return inner_.world(); }
+  const net::StatusBoard& board() const override { return inner_.board(); }
   net::PeerMemory* peer_memory() override { return inner_.peer_memory(); }
   void cancel() override { inner_.cancel(); }
   std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,

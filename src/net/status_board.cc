@@ -1,0 +1,222 @@
+#include "net/status_board.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <thread>
+
+#include "base/error.h"
+
+namespace tutti::net {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x31445242'49545554;  // "TUTIBRD1"
+constexpr std::size_t kPage = 4096;
+constexpr std::int64_t kUndecided = -1;
+
+// How often somebody who waits for a meeting looks around.
+constexpr auto kGlance = std::chrono::milliseconds(1);
+
+}  // namespace
+
+struct StatusBoard::Header {
+  std::uint64_t magic = kMagic;
+  std::int64_t ranks = 0;
+  std::array<std::atomic<std::uint32_t>, 2> asked{};
+  std::array<std::atomic<std::int64_t>, 2> after_step{kUndecided, kUndecided};
+  // The last meeting whose participants are settled.
+  std::atomic<std::uint32_t> settled{0};
+};
+
+struct StatusBoard::Entry {
+  alignas(64) std::atomic<std::uint64_t> beats{0};
+  std::atomic<std::uint64_t> progress{0};
+  std::atomic<std::uint32_t> dropped{0};
+  std::atomic<std::uint32_t> meeting{0};     // that it has come to
+  std::atomic<std::uint32_t> takes_part{0};  // in meetings up to this one, as was settled
+  // A text and how often it was written: odd while it is being written.
+  alignas(64) std::atomic<std::uint32_t> writes{0};
+  std::array<std::atomic<char>, kLongestText + 1> text{};
+};
+
+StatusBoard::StatusBoard(UniqueFd fd, std::size_t bytes)
+    : fd_(std::move(fd)), mapping_(fd_.get(), bytes, Mapping::Access::write_shared) {}
+
+StatusBoard StatusBoard::create(int ranks) {
+  TUTTI_CHECK(ranks >= 1);
+  const std::size_t bytes = kPage + sizeof(Entry) * static_cast<std::size_t>(ranks);
+  StatusBoard board(make_memory_file("tutti-status", bytes), bytes);
+  auto* header = new (board.mapping_.bytes().data()) Header;
+  header->ranks = ranks;
+  for (int r = 0; r < ranks; ++r) new (&board.entry(Rank{r})) Entry;
+  return board;
+}
+
+StatusBoard StatusBoard::open(UniqueFd fd) {
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) throw_errno("cannot read the job's status board");
+  const auto bytes = static_cast<std::size_t>(info.st_size);
+  if (bytes < kPage) throw RunError("the descriptor is no status board of a job: too small");
+  StatusBoard board(std::move(fd), bytes);
+  const Header& h = board.header();
+  if (h.magic != kMagic || h.ranks < 1 ||
+      bytes != kPage + sizeof(Entry) * static_cast<std::size_t>(h.ranks)) {
+    throw RunError("the descriptor is no status board of a job, or of another version");
+  }
+  return board;
+}
+
+StatusBoard::Header& StatusBoard::header() const {
+  return *reinterpret_cast<Header*>(mapping_.bytes().data());
+}
+
+StatusBoard::Entry& StatusBoard::entry(Rank rank) const {
+  return reinterpret_cast<Entry*>(mapping_.bytes().data() + kPage)[to_int(rank)];
+}
+
+int StatusBoard::ranks() const {
+  return static_cast<int>(header().ranks);
+}
+
+void StatusBoard::beat(Rank self) const {
+  entry(self).beats.fetch_add(1, std::memory_order_relaxed);
+}
+
+void StatusBoard::advance(Rank self) const {
+  entry(self).progress.fetch_add(1, std::memory_order_relaxed);
+}
+
+// A reader that finds the count odd, or changed behind it, reads again. The text is atomic letter by letter,
+// so that a race shows as a wrong count and never as undefined behaviour.
+void StatusBoard::say(Rank self, std::string_view doing) const {
+  Entry& e = entry(self);
+  const std::uint32_t before = e.writes.load(std::memory_order_relaxed);
+  e.writes.store(before + 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  const std::size_t n = std::min(doing.size(), kLongestText);
+  for (std::size_t i = 0; i < n; ++i) e.text[i].store(doing[i], std::memory_order_relaxed);
+  e.text[n].store('\0', std::memory_order_relaxed);
+  e.writes.store(before + 2, std::memory_order_release);
+  advance(self);
+}
+
+std::string StatusBoard::doing(Rank rank) const {
+  constexpr int kTries = 100;  // a rank that was killed in the middle of a word leaves it odd for ever
+  const Entry& e = entry(rank);
+  std::string text;
+  for (int i = 0; i < kTries; ++i) {
+    const std::uint32_t before = e.writes.load(std::memory_order_acquire);
+    text.clear();
+    for (const auto& letter : e.text) {
+      const char c = letter.load(std::memory_order_relaxed);
+      if (c == '\0') break;
+      text.push_back(c);
+    }
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (before % 2 == 0 && e.writes.load(std::memory_order_relaxed) == before) break;
+  }
+  return text;
+}
+
+std::uint64_t StatusBoard::beats(Rank rank) const {
+  return entry(rank).beats.load(std::memory_order_relaxed);
+}
+
+std::uint64_t StatusBoard::progress(Rank rank) const {
+  return entry(rank).progress.load(std::memory_order_relaxed);
+}
+
+std::uint64_t StatusBoard::progress_of_all() const {
+  std::uint64_t sum = 0;
+  for (int r = 0; r < ranks(); ++r) sum += progress(Rank{r});
+  return sum;
+}
+
+void StatusBoard::drop(Rank rank) const {
+  entry(rank).dropped.store(1);
+}
+
+bool StatusBoard::dropped(Rank rank) const {
+  return entry(rank).dropped.load() != 0;
+}
+
+std::vector<Rank> StatusBoard::dropped() const {
+  std::vector<Rank> gone;
+  for (int r = 0; r < ranks(); ++r) {
+    if (dropped(Rank{r})) gone.push_back(Rank{r});
+  }
+  return gone;
+}
+
+Rank StatusBoard::first_left(int workers) const {
+  int r = 0;
+  while (r + 1 < workers && dropped(Rank{r})) ++r;
+  return Rank{r};
+}
+
+void StatusBoard::ask(Request request) const {
+  header().asked[static_cast<std::size_t>(request)].fetch_add(1);
+}
+
+std::uint32_t StatusBoard::asked(Request request) const {
+  return header().asked[static_cast<std::size_t>(request)].load();
+}
+
+void StatusBoard::decide(Request request, std::int64_t after_step) const {
+  header().after_step[static_cast<std::size_t>(request)].store(after_step);
+}
+
+std::optional<std::int64_t> StatusBoard::decided(Request request) const {
+  const std::int64_t step = header().after_step[static_cast<std::size_t>(request)].load();
+  return step == kUndecided ? std::nullopt : std::optional(step);
+}
+
+// Who takes part, once all that are left have come. A rank may die between two looks at it, so each would
+// draw up a list of its own: the lowest that is left draws up one for all. Should it die over that, the next
+// begins anew.
+std::optional<std::vector<Rank>> StatusBoard::participants(Rank self, int workers,
+                                                           std::uint32_t number) const {
+  if (header().settled.load() < number) {
+    if (first_left(workers) != self) return std::nullopt;
+    for (int r = 0; r < workers; ++r) {
+      if (!dropped(Rank{r}) && entry(Rank{r}).meeting.load() < number) return std::nullopt;
+    }
+    for (int r = 0; r < workers; ++r) {
+      entry(Rank{r}).takes_part.store(dropped(Rank{r}) ? 0 : number);
+    }
+    header().settled.store(number);
+  }
+  std::vector<Rank> all;
+  for (int r = 0; r < workers; ++r) {
+    if (entry(Rank{r}).takes_part.load() >= number) all.push_back(Rank{r});
+  }
+  return all;
+}
+
+std::vector<Rank> StatusBoard::meet(Rank self, int workers, std::uint32_t number, Clock::duration timeout,
+                                    std::string_view what) const {
+  entry(self).meeting.store(number);
+  advance(self);
+  auto seen = progress_of_all();
+  auto since = Clock::now();
+  while (true) {
+    if (auto all = participants(self, workers, number)) return *all;
+    const auto now_seen = progress_of_all();
+    if (now_seen != seen) {
+      seen = now_seen;
+      since = Clock::now();
+    } else if (Clock::now() - since > timeout) {
+      Rank missing = first_left(workers);
+      for (int r = 0; r < workers; ++r) {
+        if (!dropped(Rank{r}) && entry(Rank{r}).meeting.load() < number) missing = Rank{r};
+      }
+      throw Timeout({self, missing, std::string(what), elapsed_ms(since)});
+    }
+    std::this_thread::sleep_for(kGlance);
+  }
+}
+
+}  // namespace tutti::net

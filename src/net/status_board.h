@@ -1,0 +1,93 @@
+// What every rank of a job shows of itself, apart from its work: that it lives, how far it has come and what
+// it is doing. It lies in memory that all ranks and their launcher map, so a look costs no message, and a
+// rank that is killed leaves its last words there.
+//
+//   | header: requests, decisions | rank 0 | rank 1 | ... |
+//
+// Three questions are answered by it:
+//   - Is a rank alive?   `beats` rises four times a second, by a thread that does nothing else
+//   (net/heartbeat.h).
+//   - Does it get on?    `progress` rises with everything that the rank gets done: a message, a batch, a
+//   gradient.
+//   - What do they all do next?   The launcher asks for a stop or a checkpoint; rank 0 (or the lowest rank
+//   that is
+//     left) says after which step. It says so before it begins that step. No rank can end a synchronous step
+//     that rank 0 has not begun, so everyone finds the word there in time and ends after the same step,
+//     without a message.
+//
+// Like the job's shared memory (net/segment.h) it is an anonymous file: nothing stays behind.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/file.h"
+#include "base/rank.h"
+
+namespace tutti::net {
+
+// What the launcher may ask of the workers while they train.
+enum class Request { stop, save };
+
+// Thread-safe, across processes; say() is for one thread of a rank at a time.
+class StatusBoard {
+ public:
+  // A fresh one for `ranks` ranks. Throws RunError.
+  static StatusBoard create(int ranks);
+  // The one behind an inherited descriptor. Throws RunError if it is none.
+  static StatusBoard open(UniqueFd fd);
+
+  int fd() const { return fd_.get(); }
+  int ranks() const;
+
+  // A rank about itself. Text is cut after kLongestText bytes.
+  static constexpr std::size_t kLongestText = 111;
+  void beat(Rank self) const;
+  void advance(Rank self) const;
+  void say(Rank self, std::string_view doing) const;
+
+  // About others.
+  std::uint64_t beats(Rank rank) const;
+  std::uint64_t progress(Rank rank) const;
+  std::uint64_t progress_of_all() const;
+  std::string doing(Rank rank) const;
+
+  // A rank that died while the job goes on without it. The launcher says so, once and for good.
+  void drop(Rank rank) const;
+  bool dropped(Rank rank) const;
+  std::vector<Rank> dropped() const;
+  // The lowest rank below `workers` that is left.
+  Rank first_left(int workers) const;
+
+  // The launcher asks; how often it has is the answer.
+  void ask(Request request) const;
+  std::uint32_t asked(Request request) const;
+  // After which step the request is met; nothing until somebody has decided.
+  void decide(Request request, std::int64_t after_step) const;
+  std::optional<std::int64_t> decided(Request request) const;
+
+  // A meeting that the dead do not hold up: returns when every rank below `workers` that is not dropped has
+  // come to the meeting of this number, which rises. The result is who takes part: the same ranks for
+  // everyone. Blocks while anybody makes progress, and `timeout` longer; then throws Timeout that names who
+  // has not come.
+  std::vector<Rank> meet(Rank self, int workers, std::uint32_t number, Clock::duration timeout,
+                         std::string_view what) const;
+
+ private:
+  struct Header;
+  struct Entry;
+  StatusBoard(UniqueFd fd, std::size_t bytes);
+  Header& header() const;
+  Entry& entry(Rank rank) const;
+  std::optional<std::vector<Rank>> participants(Rank self, int workers, std::uint32_t number) const;
+
+  UniqueFd fd_;
+  Mapping mapping_;
+};
+
+}  // namespace tutti::net

@@ -1,0 +1,96 @@
+#include "net/status_board.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "base/error.h"
+
+namespace tutti::net {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(StatusBoard, ShowsEachRanksOwnWordsThroughAnotherMapping) {
+  const auto board = StatusBoard::create(3);
+  const auto other = StatusBoard::open(UniqueFd(::dup(board.fd())));
+  ASSERT_EQ(other.ranks(), 3);
+  board.say(Rank{1}, "evaluating");
+  board.beat(Rank{2});
+  EXPECT_EQ(other.doing(Rank{1}), "evaluating");
+  EXPECT_EQ(other.doing(Rank{0}), "");
+  EXPECT_EQ(other.beats(Rank{2}), 1U);
+  EXPECT_EQ(other.beats(Rank{1}), 0U);
+  EXPECT_EQ(other.progress(Rank{1}), 1U) << "to say something is to get on";
+  EXPECT_EQ(other.progress_of_all(), 1U);
+  board.say(Rank{1}, std::string(500, 'x'));
+  EXPECT_EQ(other.doing(Rank{1}), std::string(StatusBoard::kLongestText, 'x'));
+}
+
+TEST(StatusBoard, DescriptorOfSomethingElseIsRefused) {
+  EXPECT_THROW(StatusBoard::open(make_memory_file("small", 100)), RunError);
+  EXPECT_THROW(StatusBoard::open(make_memory_file("zeros", 8192)), RunError);
+}
+
+TEST(StatusBoard, RequestsAreCountedAndDecidedOnce) {
+  const auto board = StatusBoard::create(1);
+  EXPECT_EQ(board.asked(Request::save), 0U);
+  EXPECT_EQ(board.decided(Request::save), std::nullopt);
+  board.ask(Request::save);
+  board.ask(Request::save);
+  board.decide(Request::save, 17);
+  EXPECT_EQ(board.asked(Request::save), 2U);
+  EXPECT_EQ(board.asked(Request::stop), 0U);
+  EXPECT_EQ(board.decided(Request::save), 17);
+  EXPECT_EQ(board.decided(Request::stop), std::nullopt);
+}
+
+TEST(StatusBoard, LowestRankThatIsLeftIsFirst) {
+  const auto board = StatusBoard::create(4);
+  EXPECT_EQ(board.first_left(3), Rank{0});
+  board.drop(Rank{0});
+  board.drop(Rank{1});
+  EXPECT_EQ(board.first_left(3), Rank{2});
+  EXPECT_EQ(board.dropped(), (std::vector<Rank>{Rank{0}, Rank{1}}));
+}
+
+TEST(StatusBoard, MeetingWaitsForAllThatAreLeftAndEveryoneSeesTheSameRanks) {
+  const auto board = StatusBoard::create(4);
+  std::vector<std::vector<Rank>> seen(4);
+  std::vector<std::thread> ranks;
+  for (const int r : {0, 1, 3}) {
+    ranks.emplace_back(
+        [&, r] { seen[static_cast<std::size_t>(r)] = board.meet(Rank{r}, 4, 1, seconds(60), "the end"); });
+  }
+  board.drop(Rank{2});
+  for (auto& r : ranks) r.join();
+  const std::vector<Rank> left{Rank{0}, Rank{1}, Rank{3}};
+  for (const int r : {0, 1, 3}) EXPECT_EQ(seen[static_cast<std::size_t>(r)], left) << r;
+}
+
+TEST(StatusBoard, WhoDiesAfterAMeetingIsMissingInTheNext) {
+  const auto board = StatusBoard::create(2);
+  std::thread other([&] { EXPECT_EQ(board.meet(Rank{1}, 2, 1, seconds(60), "first").size(), 2U); });
+  EXPECT_EQ(board.meet(Rank{0}, 2, 1, seconds(60), "first").size(), 2U);
+  other.join();
+  board.drop(Rank{0});
+  EXPECT_EQ(board.meet(Rank{1}, 2, 2, seconds(60), "second"), std::vector<Rank>{Rank{1}});
+}
+
+TEST(StatusBoard, MeetingNamesWhoDoesNotComeOnceNobodyGetsOn) {
+  const auto board = StatusBoard::create(3);
+  std::thread other([&] { EXPECT_THROW(board.meet(Rank{2}, 3, 1, milliseconds(300), "the end"), Timeout); });
+  try {
+    board.meet(Rank{0}, 3, 1, milliseconds(300), "the end");
+    ADD_FAILURE() << "rank 1 never came";
+  } catch (const Timeout& e) {
+    EXPECT_EQ(e.fault.peer, Rank{1});
+    EXPECT_EQ(e.fault.operation, "the end");
+  }
+  other.join();
+}
+
+}  // namespace
+}  // namespace tutti::net
