@@ -22,6 +22,11 @@ constexpr auto kModel = "model.safetensors";
 constexpr auto kOptimizer = "optimizer.safetensors";
 constexpr auto kManifest = "manifest.json";
 constexpr std::string_view kStep = "step-";
+constexpr std::string_view kReplica = "replica-";
+
+std::string replica_name(int rank) {
+  return fmt::format("{}{}.safetensors", kReplica, rank);
+}
 
 // 12 for "step-12"; nothing for any other name, among them "step-012" and "step-12.partial".
 std::optional<std::int64_t> step_of(const std::string& name) {
@@ -38,7 +43,7 @@ bool is_finished(const fs::path& folder) {
   return fs::is_regular_file(folder / kManifest, ignored);
 }
 
-void rename_folder(const fs::path& from, const fs::path& to) {
+void move_to(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) throw_errno(fmt::format("cannot write {}", to.string()));
 }
 
@@ -46,16 +51,16 @@ void rename_folder(const fs::path& from, const fs::path& to) {
 // operation, so that at every moment there is a whole checkpoint; other file systems rename twice.
 void publish(const fs::path& finished, const fs::path& place) {
   if (!fs::exists(place)) {
-    rename_folder(finished, place);
+    move_to(finished, place);
   } else if (::renameat2(AT_FDCWD, finished.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
     remove_tree(finished);
   } else {
     const fs::path old = place.string() + ".replaced";
-    rename_folder(place, old);
+    move_to(place, old);
     try {
-      rename_folder(finished, place);
+      move_to(finished, place);
     } catch (...) {
-      rename_folder(old, place);
+      move_to(old, place);
       throw;
     }
     remove_tree(old);
@@ -63,16 +68,27 @@ void publish(const fs::path& finished, const fs::path& place) {
   sync_folder(place.parent_path());
 }
 
-void write_into(const fs::path& folder, std::int64_t step, std::span<const TensorView> model,
-                std::span<const TensorView> optimizer, const nlohmann::json& meta) {
-  Manifest manifest{.step = step, .meta = meta, .files = {}};
+struct Content {
+  std::span<const TensorView> model;
+  std::span<const TensorView> optimizer;
+  const nlohmann::json& meta;
+  std::span<const int> replicas;
+};
+
+void write_into(const fs::path& folder, const fs::path& run, std::int64_t step, const Content& content) {
+  Manifest manifest{.step = step, .meta = content.meta, .files = {}};
   const auto write = [&](const char* name, std::span<const TensorView> tensors) {
     const auto layout = lay_out(tensors);
     manifest.files.push_back(describe(name, layout));
     write_file_atomically(folder / name, layout.pieces());
   };
-  write(kModel, model);
-  write(kOptimizer, optimizer);
+  write(kModel, content.model);
+  write(kOptimizer, content.optimizer);
+  for (const int rank : content.replicas) {
+    const std::string name = replica_name(rank);
+    move_to(replica_path(run, step, rank), folder / name);
+    manifest.files.push_back(describe(name, lay_out(SafetensorsFile(folder / name).tensors())));
+  }
   write_file_atomically(folder / kManifest, to_text(manifest));
 }
 
@@ -94,8 +110,24 @@ fs::path step_folder(const fs::path& run, std::int64_t step) {
   return run / "checkpoints" / fmt::format("{}{}", kStep, step);
 }
 
+// Beside the step folder, with an ending that marks what a run that was killed has left.
+fs::path replica_path(const fs::path& run, std::int64_t step, int rank) {
+  return fs::path(step_folder(run, step).string() + ".replicas.partial") / replica_name(rank);
+}
+
+void save_replica(const fs::path& run, std::int64_t step, int rank, std::span<const TensorView> tensors) {
+  const fs::path path = replica_path(run, step, rank);
+  try {
+    fs::create_directories(path.parent_path());
+  } catch (const fs::filesystem_error& e) {
+    throw RunError(fmt::format("cannot save {}: {}", path.string(), e.code().message()));
+  }
+  write_safetensors(path, tensors);
+}
+
 fs::path save(const fs::path& run, std::int64_t step, std::span<const TensorView> model,
-              std::span<const TensorView> optimizer, const nlohmann::json& meta) {
+              std::span<const TensorView> optimizer, const nlohmann::json& meta,
+              std::span<const int> replicas) {
   TUTTI_CHECK(step >= 0, "step {}", step);
   fs::path place = step_folder(run, step);
   const fs::path partial = place.string() + ".partial";
@@ -104,8 +136,9 @@ fs::path save(const fs::path& run, std::int64_t step, std::span<const TensorView
     remove_tree(partial);  // left by a process that died
     fs::create_directories(partial);
     sync_folder(run);
-    write_into(partial, step, model, optimizer, meta);
+    write_into(partial, run, step, {model, optimizer, meta, replicas});
     publish(partial, place);
+    remove_tree(replica_path(run, step, 0).parent_path(), ignored);
   } catch (const fs::filesystem_error& e) {
     remove_tree(partial, ignored);
     throw RunError(fmt::format("cannot save checkpoint {}: {}", place.string(), e.code().message()));
@@ -122,11 +155,23 @@ fs::path save(const fs::path& run, std::int64_t step, std::span<const TensorView
 Checkpoint load(const fs::path& step_folder) {
   const fs::path path = step_folder / kManifest;
   auto manifest = parse_manifest(read_file(path), path.string());
+  for (const StoredFile& file : manifest.files) {
+    if (file.name.starts_with(kReplica)) verified(manifest, step_folder, file.name.c_str());
+  }
   return {.path = step_folder,
           .step = manifest.step,
           .meta = std::move(manifest.meta),
           .model = verified(manifest, step_folder, kModel),
           .optimizer = verified(manifest, step_folder, kOptimizer)};
+}
+
+std::optional<SafetensorsFile> load_replica(const fs::path& step_folder, int rank) {
+  const fs::path path = step_folder / kManifest;
+  const auto manifest = parse_manifest(read_file(path), path.string());
+  const std::string name = replica_name(rank);
+  const auto listed = std::ranges::find(manifest.files, name, &StoredFile::name);
+  if (listed == manifest.files.end()) return std::nullopt;
+  return verified(manifest, step_folder, name.c_str());
 }
 
 std::vector<StepFolder> list(const fs::path& run) {

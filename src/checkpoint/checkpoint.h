@@ -1,5 +1,5 @@
 // Checkpoints of a run: RUN/checkpoints/step-N/ holds model.safetensors, optimizer.safetensors,
-// manifest.json.
+// manifest.json, and, for each worker whose state differs from rank 0's, replica-R.safetensors.
 //
 // A step folder is written beside its place and renamed into it when all of it is on the disk, the manifest
 // last; so a folder without a manifest is no checkpoint, and a crash at any moment leaves the checkpoints
@@ -34,16 +34,27 @@ struct StepFolder {
 // RUN/checkpoints/step-N
 std::filesystem::path step_folder(const std::filesystem::path& run, std::int64_t step);
 
+// Where worker `rank` leaves what differs there, for the process that saves the step.
+std::filesystem::path replica_path(const std::filesystem::path& run, std::int64_t step, int rank);
+
 // Saves and returns the step folder; replaces a checkpoint of the same step. The tensors must not change
-// meanwhile. On failure throws RunError that names the path; nothing of the new checkpoint is left, the old
-// ones are intact.
+// meanwhile. The files of `replicas`, by rank, are at their replica_path() and move into the step folder. On
+// failure throws RunError that names the path; nothing of the new checkpoint is left, the old ones are
+// intact.
 std::filesystem::path save(const std::filesystem::path& run, std::int64_t step,
                            std::span<const TensorView> model, std::span<const TensorView> optimizer,
-                           const nlohmann::json& meta);
+                           const nlohmann::json& meta, std::span<const int> replicas = {});
+
+// Writes a worker's file at its replica_path(). Throws RunError.
+void save_replica(const std::filesystem::path& run, std::int64_t step, int rank,
+                  std::span<const TensorView> tensors);
 
 // Reads a step folder after verifying every digest. Throws DataError, one line: which file, and which tensor
 // or "header" with its bytes.
 Checkpoint load(const std::filesystem::path& step_folder);
+
+// What differs on worker `rank`, verified; nothing if the checkpoint has no such part. Throws DataError.
+std::optional<SafetensorsFile> load_replica(const std::filesystem::path& step_folder, int rank);
 
 // The finished checkpoints of a run, by step; none if there is no such folder.
 std::vector<StepFolder> list(const std::filesystem::path& run);

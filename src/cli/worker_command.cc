@@ -1,5 +1,6 @@
 #include <malloc.h>
 
+#include <csignal>
 #include <thread>
 
 #include "base/process.h"
@@ -21,20 +22,36 @@ namespace {
 // (Ctrl-Z) or whose own output is not read must not hold up a rank, and with it the job.
 class Tee final : public observe::EventSink {
  public:
-  Tee(const config::TrainConfig& config, observe::JsonlSink& report)
-      : metrics_(std::filesystem::path(config.out) / "metrics.jsonl"), report_(report) {
-    if (config.tensorboard) tensorboard_.emplace(std::filesystem::path(config.out) / "tensorboard");
-  }
+  // Files are opened by the first event: one rank writes them, rank 0 or, should it die, the next.
+  Tee(const config::TrainConfig& config, observe::JsonlSink& report) : config_(config), report_(report) {}
+
+  // A full disk costs the run these lines, and no more.
   void emit(const observe::Event& event) override {
-    metrics_.emit(event);
-    if (tensorboard_) tensorboard_->emit(event);
-    if (report_.has_room()) report_.emit(event);
+    try {
+      if (!metrics_) open_files();
+      metrics_->emit(event);
+      if (tensorboard_) tensorboard_->emit(event);
+    } catch (const RunError& e) {
+      if (!std::exchange(warned_, true)) show(observe::Note{fmt::format("{}; the run goes on", e.what())});
+    }
+    show(event);
   }
 
  private:
-  observe::JsonlSink metrics_;
+  void open_files() {
+    const std::filesystem::path folder(config_.out);
+    metrics_.emplace(folder / "metrics.jsonl");
+    if (config_.tensorboard) tensorboard_.emplace(folder / "tensorboard");
+  }
+  void show(const observe::Event& event) {
+    if (report_.has_room()) report_.emit(event);
+  }
+
+  const config::TrainConfig& config_;
+  std::optional<observe::JsonlSink> metrics_;
   std::optional<observe::TensorboardSink> tensorboard_;
   observe::JsonlSink& report_;
+  bool warned_ = false;
 };
 
 // Activations and messages of a step are freed and asked for again in the next. By default each goes back to
@@ -78,15 +95,19 @@ class ColocatedServer {
 void train_as_worker(const launch::WorkerJob& job, const train::Setup& setup, observe::JsonlSink& report) {
   const auto transport = launch::connect(job, report);
   const auto neighbours = launch::connect_neighbours(job);
-  if (job.rank != Rank{0}) {
-    train::train(setup, *transport, report, neighbours.get());
-    return;
-  }
   Tee all(setup.config, report);
   train::train(setup, *transport, all, neighbours.get());
 }
 
+// The launcher hears signals and passes them on. Some senders (a batch system, a terminal's group) signal
+// every process of a job: a worker that died of that could not save.
+void leave_signals_to_the_launcher() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) std::signal(signal, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a failed write, like a full disk
+}
+
 void train(const launch::WorkerJob& job, observe::JsonlSink& report) {
+  leave_signals_to_the_launcher();
   const auto setup = job.payload.get<train::Setup>();
   const auto& config = setup.config;
   const bool serves = to_int(job.rank) >= config.workers;

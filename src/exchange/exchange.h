@@ -19,6 +19,12 @@ struct ExchangeTimes {
   Clock::duration exposed{};  // of that, the worker stood still
 };
 
+// Numbers of an architecture's own that a checkpoint keeps beside the optimizer's, by bucket.
+struct NamedState {
+  std::string_view name;
+  std::vector<std::span<float>> buckets;
+};
+
 // Owned by the trainer; one thread calls it, but for on_gradient, which comes from backward's thread while
 // the trainer waits in backward. Calls that wait for peers throw PeerLost and Timeout.
 class Exchange {
@@ -26,7 +32,8 @@ class Exchange {
   virtual ~Exchange() = default;
 
   // All workers call it. Everyone begins with rank 0's parameters and, if `with_state`, its optimizer's
-  // state; `step` steps lie behind the model.
+  // state; `step` steps lie behind the model. Where replicas differ between meetings and `with_state`, every
+  // worker has restored its own, and keeps it; of own_state() everyone gets rank 0's.
   virtual void start(std::int64_t step, bool with_state) = 0;
 
   // This gradient is final for this step. Never blocks on a peer.
@@ -52,6 +59,9 @@ class Exchange {
   // Rank 0 calls it, between steps: the updater there holds the optimizer's state on return, for a
   // checkpoint.
   virtual void fetch_state() {}
+
+  // For a checkpoint, between steps; the same on every worker.
+  virtual std::vector<NamedState> own_state() { return {}; }
 
   // All workers call it after their last step: on return everyone has the same parameters, and rank 0's
   // updater the optimizer's state.

@@ -6,23 +6,26 @@
 namespace tutti::exchange {
 
 Hogwild::Hogwild(grad::Buckets& buckets, Updater& updater, net::Transport& transport,
-                 collectives::Communicator& all)
-    : buckets_(buckets), updater_(updater), all_(all) {
+                 collectives::Communicator& all, Clock::duration timeout)
+    : buckets_(buckets), updater_(updater), board_(transport.board()), all_(all), timeout_(timeout) {
   net::PeerMemory* memory = transport.peer_memory();
   if (memory == nullptr) throw ConfigError("--strategy hogwild needs shared memory: --transport shm");
+  const auto of_rank_0 = [&](std::size_t bytes) {
+    const auto mine = all.allocate(bytes);
+    return memory->arena(Rank{0}).data() + (mine.data() - memory->arena(all.rank()).data());
+  };
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     const std::size_t count = buckets.parameters(b).size();
-    const auto mine = all.allocate(count * sizeof(float));
-    const auto offset = mine.data() - memory->arena(all.rank()).data();
-    shared_.emplace_back(reinterpret_cast<float*>(memory->arena(Rank{0}).data() + offset), count);
+    shared_.emplace_back(reinterpret_cast<float*>(of_rank_0(count * sizeof(float))), count);
   }
+  gradients_ = reinterpret_cast<std::atomic<std::int64_t>*>(of_rank_0(sizeof *gradients_));
 }
 
 void Hogwild::start(std::int64_t step, bool with_state) {
-  steps_ = step;
   start_like_first(all_, buckets_, updater_, with_state);
   // Rank 0 brings its values along; the others come when they are there.
   const bool first = all_.rank() == Rank{0};
+  if (first) gradients_->store(step * all_.world());
   if (!first) all_.barrier("shared parameters");
   for (std::size_t b = 0; b < buckets_.size(); ++b) buckets_.move_parameters(b, shared_[b], first);
   if (first) all_.barrier("shared parameters");
@@ -34,7 +37,11 @@ void Hogwild::finish_phase(std::size_t phase) {
 
 void Hogwild::finish_step() {
   walk_.finish_step([this](std::size_t bucket) { updater_.apply(bucket); });
-  ++steps_;
+  gradients_->fetch_add(1);
+}
+
+void Hogwild::finish(Afterwards /*afterwards*/) {
+  board_.meet(all_.rank(), all_.world(), 1, timeout_, "the end");
 }
 
 }  // namespace tutti::exchange

@@ -2,8 +2,11 @@
 //
 // Everyone's parameters are one memory, rank 0's; gradients and the optimizer's state stay each worker's own.
 // Two workers that write one number at once may lose an update; with few writes a step to each, little is
-// lost.
+// lost. Gradients are counted for all together: who is fast makes more of them, and a worker that dies leaves
+// the rest of its own to the others.
 #pragma once
+
+#include <atomic>
 
 #include "collectives/communicator.h"
 #include "exchange/exchange.h"
@@ -15,25 +18,27 @@ namespace tutti::exchange {
 class Hogwild final : public Exchange {
  public:
   // Throws ConfigError unless the ranks share memory. All arguments outlive the exchange.
-  Hogwild(grad::Buckets& buckets, Updater& updater, net::Transport& transport,
-          collectives::Communicator& all);
+  Hogwild(grad::Buckets& buckets, Updater& updater, net::Transport& transport, collectives::Communicator& all,
+          Clock::duration timeout);
 
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId) override {}
   void finish_phase(std::size_t phase) override;
   void finish_step() override;
-  std::int64_t steps_done() const override { return steps_; }
-  void finish(Afterwards /*afterwards*/) override { all_.barrier("the end"); }
+  std::int64_t steps_done() const override { return gradients_->load() / all_.world(); }
+  void finish(Afterwards afterwards) override;
   ExchangeTimes times() const override { return {}; }
   std::uint64_t bytes_sent() const override { return 0; }
 
  private:
   grad::Buckets& buckets_;
   Updater& updater_;
+  const net::StatusBoard& board_;
   collectives::Communicator& all_;
-  std::vector<std::span<float>> shared_;  // by bucket, in rank 0's memory
+  const Clock::duration timeout_;
+  std::vector<std::span<float>> shared_;            // by bucket, in rank 0's memory
+  std::atomic<std::int64_t>* gradients_ = nullptr;  // of all workers, likewise
   grad::BucketWalk walk_{buckets_};
-  std::int64_t steps_ = 0;
 };
 
 }  // namespace tutti::exchange

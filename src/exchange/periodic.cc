@@ -12,7 +12,7 @@ using collectives::ReduceOp;
 
 void Periodic::start(std::int64_t step, bool with_state) {
   steps_ = step;
-  start_like_first(all_, buckets_, updater_, with_state);
+  if (!with_state) start_like_first(all_, buckets_, updater_, false);
 }
 
 template <typename Do>
@@ -50,11 +50,23 @@ void LocalSgd::meet(std::size_t bucket, std::span<float> parameters, std::span<f
   std::ranges::copy(staging, parameters.begin());
 }
 
+ElasticAveraging::ElasticAveraging(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all,
+                                   std::int64_t every, double moving_rate, observe::Trace& trace)
+    : Periodic(buckets, updater, all, every, trace), rate_(static_cast<float>(moving_rate)) {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) centre_.emplace_back(buckets_.parameters(b).size());
+}
+
 void ElasticAveraging::start(std::int64_t step, bool with_state) {
   Periodic::start(step, with_state);
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    centre_.emplace_back(buckets_.parameters(b).begin(), buckets_.parameters(b).end());
+  if (with_state) {
+    return broadcast_from_first(all_, buckets_, {centre_.begin(), centre_.end()}, "the centre");
   }
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    std::ranges::copy(buckets_.parameters(b), centre_[b].begin());
+}
+
+std::vector<NamedState> ElasticAveraging::own_state() {
+  return {{"centre", {centre_.begin(), centre_.end()}}};
 }
 
 void ElasticAveraging::meet(std::size_t bucket, std::span<float> parameters, std::span<float> staging) {

@@ -6,8 +6,8 @@
 //                 x_i <- x_i - a (x_i - centre)     centre <- centre + a sum_i (x_i - centre)
 //               At the end every worker has the centre. `a` is the moving rate.
 //
-// Before the end a checkpoint holds rank 0's own parameters, and rank 0 evaluates those. Optimizer state
-// stays each worker's own; a resumed run begins with rank 0's everywhere.
+// Before the end rank 0 evaluates its own parameters. Parameters and optimizer state are each worker's own,
+// so a checkpoint keeps everyone's.
 #pragma once
 
 #include "collectives/communicator.h"
@@ -70,10 +70,10 @@ class LocalSgd final : public Periodic {
 class ElasticAveraging final : public Periodic {
  public:
   ElasticAveraging(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all,
-                   std::int64_t every, double moving_rate, observe::Trace& trace)
-      : Periodic(buckets, updater, all, every, trace), rate_(static_cast<float>(moving_rate)) {}
+                   std::int64_t every, double moving_rate, observe::Trace& trace);
 
   void start(std::int64_t step, bool with_state) override;
+  std::vector<NamedState> own_state() override;
 
  private:
   void meet(std::size_t bucket, std::span<float> parameters, std::span<float> staging) override;

@@ -114,12 +114,18 @@ void Servers::fetch_state() {
   client_.fetch_state(parts_.updater.state());
 }
 
+// Of all workers, or of those that are left.
+void Servers::meet_at_the_end(std::uint32_t number) {
+  if (!options_.survives_workers) return parts_.workers.barrier("the end");
+  parts_.everyone.board().meet(parts_.workers.rank(), options_.workers, number, options_.timeout, "the end");
+}
+
 void Servers::finish(Afterwards afterwards) {
   client_.leave();
-  parts_.workers.barrier("the end");
+  meet_at_the_end(1);
   if (servers_update()) pull_all();
-  if (parts_.workers.rank() == Rank{0}) fetch_state();
-  parts_.workers.barrier("the end");  // what the servers tell next is all of it
+  if (parts_.everyone.board().first_left(options_.workers) == parts_.workers.rank()) fetch_state();
+  meet_at_the_end(2);  // what the servers tell next is all of it
   reports_ = client_.say_goodbye(afterwards == Afterwards::another_session);
 }
 

@@ -50,6 +50,7 @@ class Servers final : public Exchange {
   std::int64_t versions_a_step() const;
 
   void pull_all();
+  void meet_at_the_end(std::uint32_t number);
 
   const Parts parts_;
   const ps::ServerOptions& options_;

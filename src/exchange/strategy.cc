@@ -89,7 +89,7 @@ std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& p
   if (strategy.servers && tuning.local_aggregation) return std::make_unique<AggregatedServers>(p, tuning);
   if (strategy.servers) return std::make_unique<Servers>(p, tuning);
   if (strategy.name == "hogwild")
-    return std::make_unique<Hogwild>(p.buckets, p.updater, p.everyone, p.workers);
+    return std::make_unique<Hogwild>(p.buckets, p.updater, p.everyone, p.workers, tuning.servers.timeout);
   if (strategy.name == "local-sgd") {
     return std::make_unique<LocalSgd>(p.buckets, p.updater, p.workers, tuning.sync_every, p.trace);
   }

@@ -29,6 +29,8 @@ launch::Outcome run_training(const train::Prepared& run, const std::string& prog
   spec.servers = config.servers;
   spec.colocate = config.colocate;
   spec.local_memory = config.local_aggregation;
+  spec.saves_when_asked = true;
+  spec.survives_workers = train::survives_workers(config);
   for (const UniqueFd& fd : run.keep_open) spec.inherit.push_back(fd.get());
   std::optional<emulate::Cluster> cluster;
   if (const auto emulation = config::parse_emulation(config.emulate)) {

@@ -26,7 +26,7 @@ UniqueFd duplicate(int fd) {
 }
 
 net::TransportOptions options_of(const WorkerJob& job) {
-  return {job.timeout, job.own_core,
+  return {job.timeout, job.own_core, job.survives_workers,
           std::make_shared<const net::StatusBoard>(net::StatusBoard::open(duplicate(job.board_fd)))};
 }
 
@@ -52,6 +52,7 @@ UniqueFd write_job(const WorkerJob& job) {
                                {"board_fd", job.board_fd},
                                {"report_fd", job.report_fd},
                                {"timeout_ms", job.timeout.count()},
+                               {"survives_workers", job.survives_workers},
                                {"own_core", job.own_core}};
   const std::string text = json.dump();
   UniqueFd fd = make_memory_file("tutti-job", 0);
@@ -84,6 +85,7 @@ WorkerJob read_job(int fd) {
     job.board_fd = json.at("board_fd");
     job.report_fd = json.at("report_fd");
     job.timeout = std::chrono::milliseconds(json.at("timeout_ms").get<std::int64_t>());
+    job.survives_workers = json.at("survives_workers");
     job.own_core = json.at("own_core");
     return job;
   } catch (const std::exception& e) {

@@ -30,10 +30,11 @@ struct WorkerJob {
   int local_segment_fd = -1;  // the workers' own, beside tcp
   net::Endpoint rendezvous;   // for tcp
   std::string address;        // where the rank listens, for tcp
-  int board_fd = -1;  // where all ranks show how they are (net/status_board.h)
+  int board_fd = -1;          // where all ranks show how they are (net/status_board.h)
   int report_fd = -1;
   std::chrono::milliseconds timeout{30'000};
-  bool own_core = false;  // nobody else needs the core that waits: a short spin beats a sleep
+  bool survives_workers = false;  // as in JobSpec
+  bool own_core = false;          // nobody else needs the core that waits: a short spin beats a sleep
 };
 
 // Writes the description to a memory file for a child to inherit. Throws RunError.

@@ -17,6 +17,7 @@
 #include "base/process.h"
 #include "launch/spawn.h"
 #include "net/segment.h"
+#include "observe/event.h"
 #include "rendezvous/rendezvous.h"
 
 namespace tutti::launch {
@@ -28,6 +29,9 @@ namespace {
 
 // After the first failure the others get this long to say what they saw; then all are stopped.
 constexpr auto kLastWords = std::chrono::milliseconds(1500);
+
+// How long workers that were asked to save and end may take.
+constexpr auto kTimeToStop = std::chrono::seconds(10);
 
 // How often the launcher looks whether a worker is stopped.
 constexpr auto kGlance = std::chrono::milliseconds(500);
@@ -94,22 +98,23 @@ class Job {
       struct sigaction current {};
       if (::sigaction(signal, nullptr, &current) == 0 && current.sa_handler != SIG_IGN) signals_.add(signal);
     }
-    signals_.async_wait([this](error_code e, int signal) {
-      if (!e) interrupt(signal);
-    });
+    if (spec_.saves_when_asked) signals_.add(SIGUSR1);
+    await_signal();
     start_all();
     look_after_stopped();
     io_.run();
     Outcome outcome;
     outcome.strangers = strangers_;
     outcome.interrupted_by = interrupted_by_;
+    outcome.dropped = dropped_;
     const Verdict verdict = diagnose(ends_);
     outcome.exit_code = verdict.exit_code;
     outcome.line = verdict.line;
     if (interrupted_by_ != 0) {
       outcome.exit_code = 128 + interrupted_by_;
-      outcome.line = fmt::format("interrupted by {}; all {} processes are stopped",
-                                 signal_name(interrupted_by_), processes_);
+      outcome.line = fmt::format("interrupted by {}; all {} processes {}", signal_name(interrupted_by_),
+                                 processes_, stopping_ ? "are stopped" : "have ended");
+      if (!stopping_ && verdict.exit_code != 0) outcome.line += "; " + verdict.line;
     }
     return outcome;
   }
@@ -130,6 +135,7 @@ class Job {
     job.transport = spec_.transport;
     job.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec_.timeout);
     job.board_fd = board_.fd();
+    job.survives_workers = spec_.survives_workers;
     if (spec_.transport == "tcp") {
       open_rendezvous(job);
       job.rendezvous = rendezvous_->endpoint();
@@ -228,9 +234,25 @@ class Job {
       if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
       if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
     }
+    if (end.signal != 0 && can_do_without(end)) drop(end);
     if (end.exit_code != 0 || end.signal != 0) begin_end();
     if (--alive_ == 0) return wind_up();
     if (ending_ && !stopping_ && only_stopped_are_left()) stop_all();
+  }
+
+  bool can_do_without(const RankEnd& dead) const {
+    if (!spec_.survives_workers || dead.server || ending_ || stopping_) return false;
+    return std::ranges::any_of(ends_, [](const RankEnd& e) { return !e.server && e.running; });
+  }
+
+  void drop(RankEnd& end) {
+    const Rank rank = end.rank;
+    const std::string doing = board_.doing(rank);
+    board_.drop(rank);
+    dropped_.push_back(rank);
+    tell(fmt::format("rank {} was killed by {}{}; the others go on without it", to_int(rank),
+                     signal_name(end.signal), doing.empty() ? "" : fmt::format(" ({})", doing)));
+    end.signal = 0;
   }
 
   void has_ended(RankEnd& end) {
@@ -282,9 +304,31 @@ class Job {
     });
   }
 
-  void interrupt(int signal) {
+  void await_signal() {
+    signals_.async_wait([this](error_code e, int signal) {
+      if (e) return;
+      on_signal(signal);
+      await_signal();
+    });
+  }
+
+  void on_signal(int signal) {
+    if (signal == SIGUSR1) return board_.ask(net::Request::save);
+    const bool first = interrupted_by_ == 0;
     interrupted_by_ = signal;
-    stop_all();
+    if (!first || !spec_.saves_when_asked) return stop_all();
+    board_.ask(net::Request::stop);
+    tell(fmt::format("{}: saves after the next step and ends; a second one ends it at once",
+                     signal_name(signal)));
+    time_to_stop_.expires_after(kTimeToStop);
+    time_to_stop_.async_wait([this](error_code e) {
+      if (!e) stop_all();
+    });
+  }
+
+  // As one of the job's own events.
+  void tell(const std::string& text) {
+    listener_.on_report(Rank{0}, to_json(observe::Event(observe::Note{text})));
   }
 
   // All have ended: nothing but the rest of their output is left to wait for, then io_.run() returns.
@@ -292,6 +336,7 @@ class Job {
     last_words_.cancel();
     glance_.cancel();
     signals_.cancel();
+    time_to_stop_.cancel();
     if (!rendezvous_) return;
     rendezvous_->close();
     strangers_ += rendezvous_->strangers();
@@ -312,11 +357,13 @@ class Job {
   asio::signal_set signals_{io_};
   asio::steady_timer last_words_{io_};
   asio::steady_timer glance_{io_};
+  asio::steady_timer time_to_stop_{io_};
   const net::StatusBoard board_ = net::StatusBoard::create(spec_.workers + spec_.servers);
   std::unique_ptr<net::Segment> segment_;
   std::unique_ptr<rendezvous::Rendezvous> rendezvous_;
   std::vector<Worker> workers_;
   std::vector<RankEnd> ends_;
+  std::vector<Rank> dropped_;
   const int processes_ = processes_of(spec_);
   int alive_ = processes_;
   std::uint64_t strangers_ = 0;

@@ -30,10 +30,12 @@ struct JobSpec {
   nlohmann::json payload;
   std::string transport = "shm";  // "shm" or "tcp"
   Clock::duration timeout = std::chrono::seconds(30);
-  int busy_threads = 1;       // of a worker, at a time: ranks spin only if their cores are not needed
-  Place meeting{};            // where ranks find each other, for "tcp"
-  std::vector<Place> places;  // by process, for "tcp"; empty: all on loopback here
-  std::vector<int> inherit;   // further descriptors that the workers keep, by the same number
+  int busy_threads = 1;           // of a worker, at a time: ranks spin only if their cores are not needed
+  Place meeting{};                // where ranks find each other, for "tcp"
+  std::vector<Place> places;      // by process, for "tcp"; empty: all on loopback here
+  bool survives_workers = false;  // a worker that is killed is dropped while others are left, and they go on
+  bool saves_when_asked = false;  // SIGUSR1 and a first SIGINT or SIGTERM are passed on as requests
+  std::vector<int> inherit;       // further descriptors that the workers keep, by the same number
 };
 
 // Colocated servers have none of their own.
@@ -50,6 +52,7 @@ struct Outcome {
   int exit_code = 0;
   std::string line;             // what went wrong, if anything
   std::uint64_t strangers = 0;  // connections that were refused
+  std::vector<Rank> dropped;    // workers that died on the way
   int interrupted_by = 0;       // the signal that ended the launcher's patience
 };
 
@@ -57,8 +60,10 @@ struct Outcome {
 // balances). A pure function.
 std::vector<std::vector<int>> share_cores(const std::vector<int>& cores, int workers);
 
-// Runs the job to its end. SIGINT, SIGTERM and SIGHUP stop it. Must be called from a thread that outlives it,
-// with no other threads doing fork. Throws RunError if the job cannot be started.
+// Runs the job to its end. SIGINT, SIGTERM and SIGHUP stop it: at once, or, where the job saves when asked,
+// after its workers have saved and ended (net/status_board.h), for which they have kTimeToStop; a second
+// signal stops them at once. SIGUSR1 then asks for a checkpoint. Must be called from a thread that outlives
+// it, with no other threads doing fork. Throws RunError if the job cannot be started.
 Outcome run(const JobSpec& spec, const Listener& listener);
 
 }  // namespace tutti::launch

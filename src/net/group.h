@@ -1,11 +1,15 @@
-// The first few ranks of a job as a job of their own: the workers, where servers stand behind them.
+// Some ranks of a job as a job of their own.
 #pragma once
 
+#include <vector>
+
+#include "base/error.h"
 #include "net/transport.h"
 
 namespace tutti::net {
 
-// The transport outlives the group. Only members use it.
+// The first few ranks: the workers, where servers stand behind them. The transport outlives the group. Only
+// members use it.
 class Group final : public Transport {
  public:
   Group(Transport& all, int members) : all_(all), members_(members) {}
@@ -26,6 +30,49 @@ class Group final : public Transport {
  private:
   Transport& all_;
   int members_;
+};
+
+// Those that are left when others have died, counted from 0 anew. By messages alone: counters in shared
+// memory stand where the dead have left them. As above; failures and the board speak of ranks of the job.
+class Survivors final : public Transport {
+ public:
+  // `members` rise, and the caller is one of them.
+  Survivors(Transport& all, std::vector<Rank> members) : all_(all), members_(std::move(members)) {
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      if (members_[i] == all.rank()) rank_ = Rank{static_cast<int>(i)};
+    }
+    TUTTI_CHECK(to_int(rank_) >= 0, "rank {} is none of the members", to_int(all.rank()));
+  }
+
+  Rank rank() const override { return rank_; }
+  int world() const override { return static_cast<int>(members_.size()); }
+  void transfer(std::span<const Outgoing> out, std::span<const Incoming> in, const Activity& doing) override {
+    std::vector<Outgoing> all_out(out.begin(), out.end());
+    std::vector<Incoming> all_in(in.begin(), in.end());
+    for (Outgoing& o : all_out) o.to = in_job(o.to);
+    for (Incoming& i : all_in) i.from = in_job(i.from);
+    all_.transfer(all_out, all_in, doing);
+  }
+  std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
+                                   const Activity& doing) override {
+    std::vector<Rank> there;
+    for (const Rank p : peers) there.push_back(in_job(p));
+    const auto found = all_.wait_for_any(there, at_most, doing);
+    for (std::size_t i = 0; found && i < there.size(); ++i) {
+      if (there[i] == *found) return peers[i];
+    }
+    return std::nullopt;
+  }
+  const StatusBoard& board() const override { return all_.board(); }
+  PeerMemory* peer_memory() override { return nullptr; }
+  void cancel() override { all_.cancel(); }
+
+ private:
+  Rank in_job(Rank member) const { return members_.at(static_cast<std::size_t>(to_int(member))); }
+
+  Transport& all_;
+  const std::vector<Rank> members_;
+  Rank rank_{-1};
 };
 
 }  // namespace tutti::net

@@ -38,7 +38,11 @@ void run_all(int world, const Connect& connect, const std::function<void(Transpo
 
 void run_as_threads(Medium medium, int world, Clock::duration timeout,
                     const std::function<void(Transport&)>& body) {
-  const auto options = unpinned_options(world, timeout);
+  run_as_threads(medium, world, unpinned_options(world, timeout), body);
+}
+
+void run_as_threads(Medium medium, int world, const TransportOptions& options,
+                    const std::function<void(Transport&)>& body) {
   if (medium == Medium::memory) {
     const auto segment = std::make_shared<const Segment>(Segment::create(world, kArena));
     run_all(

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "net/transport.h"
+#include "net/stream_transport.h"
 
 namespace tutti::net {
 
@@ -14,6 +14,8 @@ enum class Medium { memory, sockets };
 // Runs body on `world` threads, each with its rank's transport: over shared memory, or over authenticated TCP
 // connections on loopback. Returns when all have ended; rethrows the exception of the lowest rank that threw.
 void run_as_threads(Medium medium, int world, Clock::duration timeout,
+                    const std::function<void(Transport&)>& body);
+void run_as_threads(Medium medium, int world, const TransportOptions& options,
                     const std::function<void(Transport&)>& body);
 
 }  // namespace tutti::net

@@ -107,6 +107,7 @@ bool SegmentTransport::gone(Rank peer) const {
 // Who is waited for may be waiting for another: a rank that died ends the operation for all, and is the one
 // to name.
 std::optional<Rank> SegmentTransport::killed_peer() const {
+  if (survives_peers()) return std::nullopt;
   for (const Rank r : all_ranks(world())) {
     if (r != rank() && died(r)) return r;
   }

@@ -25,8 +25,8 @@ constexpr auto kGlance = std::chrono::milliseconds(1);
 struct StatusBoard::Header {
   std::uint64_t magic = kMagic;
   std::int64_t ranks = 0;
-  std::array<std::atomic<std::uint32_t>, 2> asked{};
-  std::array<std::atomic<std::int64_t>, 2> after_step{kUndecided, kUndecided};
+  std::array<std::atomic<std::uint32_t>, 3> asked{};
+  std::array<std::atomic<std::int64_t>, 3> after_step{kUndecided, kUndecided, kUndecided};
   // The last meeting whose participants are settled.
   std::atomic<std::uint32_t> settled{0};
 };
@@ -35,8 +35,10 @@ struct StatusBoard::Entry {
   alignas(64) std::atomic<std::uint64_t> beats{0};
   std::atomic<std::uint64_t> progress{0};
   std::atomic<std::uint32_t> dropped{0};
-  std::atomic<std::uint32_t> meeting{0};     // that it has come to
-  std::atomic<std::uint32_t> takes_part{0};  // in meetings up to this one, as was settled
+  std::atomic<std::uint32_t> meeting{0};               // that it has come to
+  std::atomic<std::int64_t> part_written{kUndecided};  // the last step whose part it has written
+  std::atomic<std::int64_t> part_failed{kUndecided};   // the last whose it could not
+  std::atomic<std::uint32_t> takes_part{0};            // in meetings up to this one, as was settled
   // A text and how often it was written: odd while it is being written.
   alignas(64) std::atomic<std::uint32_t> writes{0};
   std::array<std::atomic<char>, kLongestText + 1> text{};
@@ -172,6 +174,15 @@ void StatusBoard::decide(Request request, std::int64_t after_step) const {
 std::optional<std::int64_t> StatusBoard::decided(Request request) const {
   const std::int64_t step = header().after_step[static_cast<std::size_t>(request)].load();
   return step == kUndecided ? std::nullopt : std::optional(step);
+}
+
+void StatusBoard::report_part(Rank self, std::int64_t step, bool written) const {
+  (written ? entry(self).part_written : entry(self).part_failed).store(step);
+}
+
+StatusBoard::Part StatusBoard::part(Rank rank, std::int64_t step) const {
+  if (entry(rank).part_failed.load() == step) return Part::failed;
+  return entry(rank).part_written.load() >= step ? Part::written : Part::missing;
 }
 
 // Who takes part, once all that are left have come. A rank may die between two looks at it, so each would

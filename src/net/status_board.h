@@ -31,8 +31,9 @@
 
 namespace tutti::net {
 
-// What the launcher may ask of the workers while they train.
-enum class Request { stop, save };
+// What the workers may be asked for while they train: to save and stop, to save and go on, or to end because
+// enough has been learned.
+enum class Request { stop, save, end };
 
 // Thread-safe, across processes; say() is for one thread of a rank at a time.
 class StatusBoard {
@@ -70,6 +71,12 @@ class StatusBoard {
   // After which step the request is met; nothing until somebody has decided.
   void decide(Request request, std::int64_t after_step) const;
   std::optional<std::int64_t> decided(Request request) const;
+
+  // Workers whose state differs each write a part of a checkpoint (checkpoint/checkpoint.h), in the order of
+  // steps; who puts the parts together looks here whether they are there.
+  enum class Part { missing, written, failed };
+  void report_part(Rank self, std::int64_t step, bool written) const;
+  Part part(Rank rank, std::int64_t step) const;
 
   // A meeting that the dead do not hold up: returns when every rank below `workers` that is not dropped has
   // come to the meeting of this number, which rises. The result is who takes part: the same ranks for

@@ -53,6 +53,7 @@ struct StreamTransport::Inbound {
 TransportOptions unpinned_options(int world, Clock::duration timeout) {
   return {.timeout = timeout,
           .own_core = static_cast<std::size_t>(world) <= allowed_cores().size(),
+          .survives_peers = false,
           .board = std::make_shared<const StatusBoard>(StatusBoard::create(world))};
 }
 

@@ -37,6 +37,8 @@ struct TransportOptions {
   // Whether each rank has a core to itself. A wait then spins for a moment before it sleeps; else it gives
   // the core to whoever it waits for.
   bool own_core = false;
+  // Whether a rank's death ends only what waits for it, and not every operation of everybody.
+  bool survives_peers = false;
   // The job's; a transport that is given none makes one for itself.
   std::shared_ptr<const StatusBoard> board = nullptr;
 };
@@ -85,6 +87,8 @@ class StreamTransport : public Transport {
   bool spin_until(const Ready& ready) const;
 
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+  bool survives_peers() const { return options_.survives_peers; }
 
   // Throws RunError if cancel() was called.
   void check_cancelled(const Activity& doing) const;

@@ -15,7 +15,8 @@ class JsonlSink final : public EventSink {
   // Writes to an open descriptor.
   JsonlSink(UniqueFd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
 
-  // Each event is one write, so lines stay whole. Throws RunError.
+  // Each event is one write, so lines stay whole; after a failed one the next begins on a line of its own.
+  // Throws RunError.
   void emit(const Event& event) override;
   void write_line(const nlohmann::json& json);
 
@@ -25,6 +26,7 @@ class JsonlSink final : public EventSink {
  private:
   UniqueFd fd_;
   std::string name_;
+  bool torn_ = false;  // the last line may have been written in part
 };
 
 }  // namespace tutti::observe

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -24,6 +27,19 @@ struct Desk {
   Outbox& outbox;
   ServerReport& report;
   std::atomic<std::uint64_t> bytes_sent{0};
+  std::mutex mutex{};
+  std::set<Rank> lost{};  // workers that were found dead and are not dropped yet; guarded by the mutex
+
+  // Sends something to a worker. Should it be dead it is noted, where the others go on without it.
+  void deliver(Rank worker, const std::function<void()>& send_it) {
+    try {
+      send_it();
+    } catch (const PeerLost& e) {
+      if (!options.survives_workers || e.fault.peer != worker) throw;
+      const std::scoped_lock lock(mutex);
+      lost.insert(worker);
+    }
+  }
 
   // Of a push.
   void count(const Ruling& ruling) const {
@@ -72,9 +88,11 @@ inline void answer_state(Desk& desk, Rank from, const Header& header,
   const auto bytes = std::as_bytes(std::span(state[header.slot - 1]));
   desk.bytes_sent += bytes.size();
   desk.outbox.send_now([&] {
-    send(desk.transport, from,
-         {.verb = Verb::state, .piece = header.piece, .slot = header.slot, .bytes = bytes.size()}, bytes,
-         {"sending optimizer state"});
+    desk.deliver(from, [&] {
+      send(desk.transport, from,
+           {.verb = Verb::state, .piece = header.piece, .slot = header.slot, .bytes = bytes.size()}, bytes,
+           {"sending optimizer state"});
+    });
   });
 }
 

@@ -1,5 +1,6 @@
 #include "ps/gate.h"
 
+#include <bit>
 #include <thread>
 
 #include "base/error.h"
@@ -20,22 +21,35 @@ bool yield_until(const Done& done, Deadline deadline) {
 
 // Each side shows itself before it looks for the other, in one order for all threads: at least one sees the
 // other.
-ReadLock::ReadLock(Gate& gate, Rank self, Rank writer, Deadline deadline) : gate_(gate) {
+ReadLock::ReadLock(Gate& gate, Rank self, Rank writer, Deadline deadline)
+    : gate_(gate),
+      word_(static_cast<std::size_t>(to_int(self)) / 64),
+      bit_(std::uint64_t{1} << (static_cast<unsigned>(to_int(self)) % 64)) {
   while (true) {
-    gate_.readers.fetch_add(1);
+    gate_.readers[word_].fetch_or(bit_);
     if (gate_.writer.load() == 0) return;
-    gate_.readers.fetch_sub(1);
+    leave();
     if (!yield_until([&] { return gate_.writer.load() == 0; }, deadline)) {
       throw Timeout({self, writer, "the end of an update", deadline.waited()});
     }
   }
 }
 
-WriteLock::WriteLock(Gate& gate, Deadline deadline) : gate_(gate) {
+WriteLock::WriteLock(Gate& gate, Rank self, const net::StatusBoard& board, Deadline deadline) : gate_(gate) {
   gate_.writer.store(1);
-  if (yield_until([&] { return gate_.readers.load() == 0; }, deadline)) return;
-  gate_.writer.store(0);
-  throw RunError("a worker stands still in the middle of reading parameters");
+  for (std::size_t w = 0; w < gate_.readers.size(); ++w) {
+    auto& word = gate_.readers[w];
+    const auto lowest = [&] { return Rank{static_cast<int>(w) * 64 + std::countr_zero(word.load())}; };
+    const auto empty = [&] {
+      while (word.load() != 0 && to_int(lowest()) < board.ranks() && board.dropped(lowest())) {
+        word.fetch_and(word.load() - 1);  // the bit of one that is dead
+      }
+      return word.load() == 0;
+    };
+    if (yield_until(empty, deadline)) continue;
+    gate_.writer.store(0);
+    throw Timeout({self, lowest(), "the end of reading parameters", deadline.waited()});
+  }
 }
 
 }  // namespace tutti::ps

@@ -2,6 +2,7 @@
 // it; all zero is open.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -9,11 +10,14 @@
 
 #include "base/deadline.h"
 #include "base/rank.h"
+#include "net/status_board.h"
 
 namespace tutti::ps {
 
 struct alignas(64) Gate {
-  std::atomic<std::uint32_t> readers{0};
+  static constexpr int kMostRanks = 2048;
+  // A bit for each rank that reads: what a rank that was killed has left there can be told from the others'.
+  std::array<std::atomic<std::uint64_t>, kMostRanks / 64> readers{};
   std::atomic<std::uint32_t> writer{0};
   // Of a part of a table, whose rows workers read without a word to the server.
   std::atomic<std::int64_t> version{0};
@@ -29,24 +33,28 @@ inline std::span<float> values_behind(std::span<std::byte> memory, std::size_t a
 }
 
 // Each blocks until it is its turn. A holder keeps a gate for one copy or one update, so a wait is short; who
-// waits past the deadline waits for a process that has died or stands still. A reader knows which, Timeout
-// names it; a writer does not: RunError.
+// waits past the deadline waits for a process that stands still, and Timeout names it.
 class ReadLock {
  public:
-  // `self` reads what `writer` holds.
+  // `self` reads what `writer` holds; one thread of a rank at a time.
   ReadLock(Gate& gate, Rank self, Rank writer, Deadline deadline);
-  ~ReadLock() { gate_.readers.fetch_sub(1); }
+  ~ReadLock() { leave(); }
   ReadLock(const ReadLock&) = delete;
   ReadLock& operator=(const ReadLock&) = delete;
 
  private:
+  void leave() { gate_.readers[word_].fetch_and(~bit_); }
+
   Gate& gate_;
+  const std::size_t word_;
+  const std::uint64_t bit_;
 };
 
 // One writer a gate.
 class WriteLock {
  public:
-  WriteLock(Gate& gate, Deadline deadline);
+  // Does not wait for readers that the job has dropped.
+  WriteLock(Gate& gate, Rank self, const net::StatusBoard& board, Deadline deadline);
   ~WriteLock() { gate_.writer.store(0); }
   WriteLock(const WriteLock&) = delete;
   WriteLock& operator=(const WriteLock&) = delete;

@@ -45,27 +45,29 @@ HeldPieces::Held& HeldPieces::find(Rank from, const Header& header) {
 void HeldPieces::on_push(Rank from, const Header& header) {
   Held& held = find(from, header);
   const auto w = static_cast<std::size_t>(to_int(from));
+  // All of it first: the ledger hears of no push whose worker dies in the middle of it.
+  const auto gradient = receive_gradient(from, header, held);
   const Ruling ruling = held.ledger->on_push(push_of(from, header));
   const bool keep = ruling.gradient == Ruling::Gradient::keep;
-  take_gradient(from, header, held, keep);
+  if (keep) {
+    held.gradients[w] = gradient;
+    if (desk_.transport.peer_memory() == nullptr) held.inbox[w].swap(arriving_);
+  }
   if (!ruling.repeated) held.answering[w] = Answering{header.slot};
   if (keep) held.lr[w] = desk_.rate_of(header, ruling);
   desk_.count(ruling);
   follow(held, ruling);
 }
 
-// A gradient that does not count is read all the same, into nowhere: the next message stands behind it.
-void HeldPieces::take_gradient(Rank from, const Header& header, Held& held, bool keep) {
-  const auto w = static_cast<std::size_t>(to_int(from));
+// Where gradients travel, into memory of its own: the worker's inbox may hold one that waits for others.
+std::span<const float> HeldPieces::receive_gradient(Rank from, const Header& header, const Held& held) {
   if (net::PeerMemory* memory = desk_.transport.peer_memory()) {
-    const auto gradients = gradients_in(*memory, from, header, held.count);
-    if (keep) held.gradients[w] = gradients;
-    return;
+    return gradients_in(*memory, from, header, held.count);
   }
-  if (!keep) scratch_.resize(held.count);
-  const std::span<float> into = keep ? std::span(held.inbox[w]) : std::span(scratch_);
-  receive_payload(desk_.transport, from, header, std::as_writable_bytes(into), {"receiving a gradient"});
-  if (keep) held.gradients[w] = into;
+  arriving_.resize(held.count);
+  receive_payload(desk_.transport, from, header, std::as_writable_bytes(std::span(arriving_)),
+                  {"receiving a gradient"});
+  return arriving_;
 }
 
 void HeldPieces::follow(Held& held, const Ruling& ruling) {
@@ -85,7 +87,7 @@ void HeldPieces::update(Held& held, const std::vector<int>& from) {
   for (const int w : from) gradients.push_back(held.gradients[static_cast<std::size_t>(w)]);
   std::optional<WriteLock> lock;
   if (!stable()) {
-    lock.emplace(*held.gate, Deadline::in(options.timeout));
+    lock.emplace(*held.gate, desk_.transport.rank(), desk_.transport.board(), Deadline::in(options.timeout));
   } else {  // every worker has pushed again, so it has its answer; the outbox is about to notice
     while (held.unsent.load() > 0) {
       desk_.outbox.check();
@@ -120,12 +122,13 @@ void HeldPieces::reply(Held& held, int worker, Answering answering) {
                       .piece = held.id,
                       .slot = static_cast<std::uint32_t>(answering),
                       .version = held.ledger->version()};
-  if (desk_.transport.peer_memory() != nullptr) {
-    return desk_.outbox.send_now([&] { send_piece(held, worker, header); });
-  }
+  const auto send_it = [this, &held, worker, header] {
+    desk_.deliver(Rank{worker}, [&] { send_piece(held, worker, header); });
+  };
+  if (desk_.transport.peer_memory() != nullptr) return desk_.outbox.send_now(send_it);
   held.unsent.fetch_add(1);
-  desk_.outbox.post(held.id, [this, &held, worker, header] {
-    send_piece(held, worker, header);
+  desk_.outbox.post(held.id, [&held, send_it] {
+    send_it();
     held.unsent.fetch_sub(1);
   });
 }
@@ -166,6 +169,12 @@ void HeldPieces::on_state(Rank from, const Header& header) {
 void HeldPieces::on_leave(int worker) {
   for (const auto& held : pieces_) {
     if (held) follow(*held, held->ledger->on_leave(worker));
+  }
+}
+
+void HeldPieces::on_drop(int worker) {
+  for (const auto& held : pieces_) {
+    if (held) follow(*held, held->ledger->on_drop(worker));
   }
 }
 

@@ -21,6 +21,7 @@ class HeldPieces {
   void on_start(Rank from, const Header& header);
   void on_state(Rank from, const Header& header);
   void on_leave(int worker);
+  void on_drop(int worker);
 
   // Throws Timeout if workers have waited too long for another one.
   void check_patience() const;
@@ -42,7 +43,7 @@ class HeldPieces {
   };
 
   Held& find(Rank from, const Header& header);
-  void take_gradient(Rank from, const Header& header, Held& held, bool keep);
+  std::span<const float> receive_gradient(Rank from, const Header& header, const Held& held);
   void follow(Held& held, const Ruling& ruling);
   void update(Held& held, const std::vector<int>& from);
   void reply(Held& held, int worker, Answering answering);
@@ -52,6 +53,7 @@ class HeldPieces {
   Desk& desk_;
   std::vector<std::unique_ptr<Held>> pieces_;  // by id; empty for other servers'
   std::vector<float> scratch_;
+  std::vector<float> arriving_;
   std::vector<float> copy_;  // of what is on its way; the outbox's
 };
 

@@ -44,9 +44,11 @@ HeldRows::Held& HeldRows::find(Rank from, const Header& header) {
 void HeldRows::on_push(Rank from, const Header& header) {
   Held& held = find(from, header);
   const auto w = static_cast<std::size_t>(to_int(from));
+  // All of it first, as for pieces.
+  receive_rows(from, header, held, arriving_);
   const Ruling ruling = held.ledger.on_push(push_of(from, header));
   const bool keep = ruling.gradient == Ruling::Gradient::keep;
-  receive_rows(from, header, held, keep ? held.inbox[w] : unwanted_);
+  if (keep) std::swap(held.inbox[w], arriving_);
   if (keep) held.lr[w] = desk_.rate_of(header, ruling);
   desk_.count(ruling);
   follow(held, ruling);
@@ -104,7 +106,8 @@ void HeldRows::update(Held& held, const std::vector<int>& from) {
   }
   const RowGradients mean = held.merger.mean(gradients);
   const std::vector<std::span<float>> state(held.state.begin(), held.state.end());
-  const WriteLock lock(*held.gate, Deadline::in(options.timeout));
+  const WriteLock lock(*held.gate, desk_.transport.rank(), desk_.transport.board(),
+                       Deadline::in(options.timeout));
   optim::step_rows(options.optimizer, held.lr[static_cast<std::size_t>(from[0])], held.ledger.version(),
                    held.part.width, mean.rows, held.values, mean.values, state);
   held.gate->version = held.ledger.version();
@@ -133,7 +136,9 @@ void HeldRows::reply(int worker, Header header, std::vector<float>& values) {
   header.bytes = values.size() * sizeof(float);
   const auto send_values = [this, worker, header](std::span<const float> rows) {
     desk_.bytes_sent += header.bytes;
-    send(desk_.transport, Rank{worker}, header, std::as_bytes(rows), {"sending rows"});
+    desk_.deliver(Rank{worker}, [&] {
+      send(desk_.transport, Rank{worker}, header, std::as_bytes(rows), {"sending rows"});
+    });
   };
   if (desk_.transport.peer_memory() != nullptr) {
     return desk_.outbox.send_now([&] { send_values(values); });
@@ -167,6 +172,12 @@ void HeldRows::on_state(Rank from, const Header& header) {
 void HeldRows::on_leave(int worker) {
   for (const auto& held : parts_) {
     if (held) follow(*held, held->ledger.on_leave(worker));
+  }
+}
+
+void HeldRows::on_drop(int worker) {
+  for (const auto& held : parts_) {
+    if (held) follow(*held, held->ledger.on_drop(worker));
   }
 }
 

@@ -20,6 +20,7 @@ class HeldRows {
   void on_start(Rank from, const Header& header);
   void on_state(Rank from, const Header& header);
   void on_leave(int worker);
+  void on_drop(int worker);
 
   // What workers have taken themselves, in shared memory.
   std::uint64_t bytes_read() const;
@@ -57,9 +58,9 @@ class HeldRows {
 
   Desk& desk_;
   std::vector<std::unique_ptr<Held>> parts_;  // by id; empty for other servers'
-  Inbox unwanted_;                            // read, and not used
-  std::vector<std::uint32_t> wanted_;         // rows that a worker pulls, as above
-  std::vector<float> picked_;                 // what they hold
+  Inbox arriving_;
+  std::vector<std::uint32_t> wanted_;  // rows that a worker pulls, as above
+  std::vector<float> picked_;          // what they hold
 };
 
 }  // namespace tutti::ps

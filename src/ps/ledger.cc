@@ -61,9 +61,29 @@ Ruling Ledger::on_leave(int worker) {
   return ruling;
 }
 
+Ruling Ledger::on_drop(int worker) {
+  Worker& w = workers_.at(static_cast<std::size_t>(worker));
+  Ruling ruling;
+  w.gone = true;
+  w.waiting = false;
+  w.contributes = false;
+  if (policy_.consistency == Consistency::sync) {
+    close_round(ruling);
+  } else {
+    answer_eligible(ruling);
+  }
+  return ruling;
+}
+
+std::int64_t Ledger::gradients_a_version() const {
+  return std::min<std::int64_t>(policy_.workers - policy_.backup,
+                                std::ranges::count(workers_, false, &Worker::gone));
+}
+
 // Makes the next version if enough gradients of this one are there.
 void Ledger::close_round(Ruling& ruling) {
-  if (std::ranges::count(workers_, true, &Worker::contributes) < policy_.workers - policy_.backup) return;
+  const auto there = std::ranges::count(workers_, true, &Worker::contributes);
+  if (there == 0 || there < gradients_a_version()) return;
   ++version_;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     if (!std::exchange(workers_[i].contributes, false)) continue;

@@ -59,6 +59,10 @@ class Ledger {
   // This worker pushes no more, because the run is over for it; nobody waits for it from now on. In sync the
   // version is then the last one: what still comes is dropped.
   Ruling on_leave(int worker);
+  // This worker has died. Nobody waits for it from now on, and a gradient of its that is not part of a
+  // version yet never will be; the others go on. In sync a version is made from as many gradients as before,
+  // or from all that are left.
+  Ruling on_drop(int worker);
 
   std::int64_t version() const { return version_; }
   // A worker for which others have been waiting, if any.
@@ -74,6 +78,7 @@ class Ledger {
     bool gone = false;
   };
 
+  std::int64_t gradients_a_version() const;
   void close_round(Ruling& ruling);
   void answer_eligible(Ruling& ruling);
   std::int64_t slowest() const;

@@ -121,5 +121,40 @@ TEST(SspLedger, LeavingOfTheSlowestLetsTheOthersGo) {
   EXPECT_EQ(answered(ledger.on_leave(1)), std::vector<int>{0});
 }
 
+TEST(DroppedWorker, LetsThoseThatWaitedForItGoOn) {
+  Ledger ledger({.consistency = Consistency::ssp, .workers = 3, .staleness = 1});
+  std::uint64_t sequence = 0;
+  for (int push = 0; push < 2; ++push) {
+    for (const int w : {0, 1}) ledger.on_push({w, 0, ++sequence, ledger.version()});
+  }
+  EXPECT_EQ(ledger.awaited(), 2) << "two pushes ahead of it is one too many";
+  EXPECT_EQ(answered(ledger.on_drop(2)), (std::vector<int>{0, 1}));
+  EXPECT_EQ(ledger.awaited(), -1);
+  EXPECT_EQ(ledger.version(), 4) << "its death makes no version";
+}
+
+TEST(DroppedWorker, IsNotWaitedForByBackupRoundsAndItsGradientDoesNotCount) {
+  Ledger ledger({.workers = 4, .backup = 1});
+  ledger.on_push({0, 0, 1, 0});
+  ledger.on_push({3, 0, 1, 0});
+  EXPECT_TRUE(ledger.on_drop(3).update_from.empty()) << "three of the three that are left are needed";
+  ledger.on_push({1, 0, 1, 0});
+  const Ruling last = ledger.on_push({2, 0, 1, 0});
+  EXPECT_EQ(last.update_from, (std::vector<int>{0, 1, 2}));
+  // The rounds after it go on, with fewer than the policy asks for once that many are gone.
+  ledger.on_drop(2);
+  ledger.on_push({0, 0, 2, 1});
+  EXPECT_EQ(ledger.on_push({1, 0, 2, 1}).update_from, (std::vector<int>{0, 1}));
+  EXPECT_EQ(ledger.version(), 2);
+}
+
+TEST(DroppedWorker, MakesTheRoundThatOnlyItWasMissingFrom) {
+  Ledger ledger({.workers = 2, .backup = 0});
+  ledger.on_push({0, 0, 1, 0});
+  const Ruling ruling = ledger.on_drop(1);
+  EXPECT_EQ(ruling.update_from, std::vector<int>{0});
+  EXPECT_EQ(answered(ruling), std::vector<int>{0});
+}
+
 }  // namespace
 }  // namespace tutti::ps

@@ -38,15 +38,14 @@ class Session {
   ServerReport run() {
     greet();
     while (!here_.empty()) {
-      const std::vector<Rank> peers = workers_here();
-      const auto from = transport_.wait_for_any(peers, kGlance, {"waiting for gradients"});
-      outbox_.check();
-      if (from) {
-        handle(*from);
-      } else {
-        pieces_->check_patience();
-        rows_->check_patience();
+      try {
+        serve_one();
+      } catch (const PeerLost& e) {
+        if (!desk_.options.survives_workers || !here_.contains(to_int(e.fault.peer))) throw;
+        const std::scoped_lock lock(desk_.mutex);
+        desk_.lost.insert(e.fault.peer);
       }
+      drop_lost();
     }
     outbox_.drain();
     report_.bytes_sent = bytes_sent();
@@ -57,6 +56,36 @@ class Session {
   bool another_follows() const { return another_follows_; }
 
  private:
+  void serve_one() {
+    const std::vector<Rank> peers = workers_here();
+    const auto from = transport_.wait_for_any(peers, kGlance, {"waiting for gradients"});
+    outbox_.check();
+    if (from) {
+      handle(*from);
+    } else {
+      pieces_->check_patience();
+      rows_->check_patience();
+    }
+  }
+
+  // To answer those that waited for a dead worker may show that another has died.
+  void drop_lost() {
+    while (true) {
+      std::set<Rank> lost;
+      {
+        const std::scoped_lock lock(desk_.mutex);
+        lost.swap(desk_.lost);
+      }
+      if (lost.empty()) return;
+      for (const Rank w : lost) {
+        if (here_.erase(to_int(w)) == 0) continue;
+        if (here_.empty() && !somebody_ended_) throw RunError("no worker is left");
+        pieces_->on_drop(to_int(w));
+        rows_->on_drop(to_int(w));
+      }
+    }
+  }
+
   std::uint64_t bytes_sent() const { return desk_.bytes_sent + rows_->bytes_read(); }
 
   std::vector<Rank> workers_here() const {
@@ -139,18 +168,22 @@ class Session {
 
   void on_bye(Rank from, const Header& header) {
     here_.erase(to_int(from));
+    somebody_ended_ = true;
     another_follows_ = header.slot != 0;
     ServerReport so_far = report_;
     so_far.bytes_sent = bytes_sent();
     const std::string text = nlohmann::json(so_far).dump();
     outbox_.send_now([&] {
-      send(transport_, from, {.verb = Verb::bye, .bytes = text.size()}, std::as_bytes(std::span(text)),
-           {"saying goodbye"});
+      desk_.deliver(from, [&] {
+        send(transport_, from, {.verb = Verb::bye, .bytes = text.size()}, std::as_bytes(std::span(text)),
+             {"saying goodbye"});
+      });
     });
   }
 
   net::Transport& transport_;
   std::set<int> here_;  // workers that have not said goodbye
+  bool somebody_ended_ = false;
   bool another_follows_ = false;
   ServerReport report_;
   Desk desk_;

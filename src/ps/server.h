@@ -27,6 +27,7 @@ struct ServerOptions {
   optim::Settings optimizer = {};
   bool damp_stale = false;  // async: the learning rate is divided by a gradient's staleness
   Clock::duration timeout = std::chrono::seconds(30);
+  bool survives_workers = false;  // a worker that dies is dropped, and the others go on
 };
 
 struct ServerReport {

@@ -118,8 +118,15 @@ exchange::Tuning tuning_of(const config::TrainConfig& c) {
                .role = c.server_role == "sum" ? ps::Role::mean : ps::Role::update,
                .optimizer = optimizer_settings(c),
                .damp_stale = c.damp_stale,
-               .timeout = timeout_of(c)};
+               .timeout = timeout_of(c),
+               .survives_workers = survives_workers(c)};
   return t;
+}
+
+bool survives_workers(const config::TrainConfig& c) {
+  // A server in a worker's process dies with it.
+  const bool apart = exchange::find_strategy(c.strategy).apart || c.backup_workers > 0;
+  return apart && !c.colocate && c.workers > 1;
 }
 
 Clock::duration timeout_of(const config::TrainConfig& c) {

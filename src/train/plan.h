@@ -37,6 +37,9 @@ optim::Settings optimizer_settings(const config::TrainConfig& config);
 
 Clock::duration timeout_of(const config::TrainConfig& config);
 
+// Whether the run goes on when a worker dies: where nobody waits for a certain one.
+bool survives_workers(const config::TrainConfig& config);
+
 // What the network was told.
 models::ModelOptions options_of(const config::TrainConfig& config);
 

@@ -1,6 +1,8 @@
 // A whole run inside a test: workers and servers as threads.
 #pragma once
 
+#include <functional>
+
 #include "net/inproc.h"
 #include "train/trainer.h"
 
@@ -26,7 +28,8 @@ struct Finished {
   Events events;
 };
 
-inline Finished run(const Setup& setup) {
+// `meanwhile` is called once, on rank 0's thread, with what the launcher would have: the job's board.
+inline Finished run(const Setup& setup, const std::function<void(const net::StatusBoard&)>& meanwhile = {}) {
   make_run_folder(setup);
   const int workers = setup.config.workers;
   Finished result;
@@ -35,6 +38,7 @@ inline Finished run(const Setup& setup) {
                         if (to_int(t.rank()) >= workers) return serve(setup, t);
                         Events unheard;
                         const bool first = to_int(t.rank()) == 0;
+                        if (first && meanwhile) meanwhile(t.board());
                         const auto summary = train(setup, t, first ? result.events : unheard);
                         if (first) result.summary = summary;
                       });

@@ -10,6 +10,10 @@ namespace {
 
 using Named = std::vector<std::pair<std::string, torch::Tensor>>;
 
+// Of a worker's part of a checkpoint.
+const std::string kModelPart = "model.";
+const std::string kOptimizerPart = "optimizer.";
+
 std::string slot_prefix(const exchange::Updater& updater, int slot) {
   return std::string(updater.slot_name(slot)) + ".";
 }
@@ -83,8 +87,43 @@ Snapshot snapshot_optimizer(const grad::Buckets& buckets, const grad::Tables& ta
   return s;
 }
 
+void add_own_state(Snapshot& optimizer, const grad::Buckets& buckets,
+                   const std::vector<exchange::NamedState>& own, Hold hold) {
+  for (const auto& state : own) {
+    optimizer.add(std::string(state.name) + ".", buckets.named_views(state.buckets), hold);
+  }
+}
+
+Snapshot snapshot_replica(const grad::Buckets& buckets, const grad::Tables& tables, const Buffers& buffers,
+                          exchange::Updater& updater, Differs differs) {
+  Snapshot s;
+  if (differs == Differs::buffers) s.add(kModelPart, buffers.views(), Hold::copies);
+  if (differs != Differs::all) return s;
+  s.add(kModelPart, model_views(buckets, tables, buffers), Hold::copies);
+  for (int slot = 0; slot < updater.slots(); ++slot) {
+    s.add(kOptimizerPart + slot_prefix(updater, slot), state_views(buckets, tables, updater, slot),
+          Hold::copies);
+  }
+  return s;
+}
+
+void restore_replica(const checkpoint::SafetensorsFile& from, grad::Buckets& buckets,
+                     const grad::Tables& tables, const Buffers& buffers, exchange::Updater& updater) {
+  const torch::NoGradGuard no_grad;
+  const auto take = [&](const std::string& prefix, const Named& views) {
+    for (const auto& [name, view] : views) {
+      if (from.find(prefix + name) != nullptr) copy_into(fitting(from, prefix + name, view), view);
+    }
+  };
+  take(kModelPart, model_views(buckets, tables, buffers));
+  for (int slot = 0; slot < updater.slots(); ++slot) {
+    take(kOptimizerPart + slot_prefix(updater, slot), state_views(buckets, tables, updater, slot));
+  }
+}
+
 void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, const grad::Tables& tables,
-             const Buffers& buffers, exchange::Updater& updater) {
+             const Buffers& buffers, exchange::Updater& updater,
+             const std::vector<exchange::NamedState>& own) {
   std::vector<std::pair<const checkpoint::TensorView*, torch::Tensor>> copies;
   const auto plan = [&](const checkpoint::SafetensorsFile& file, const std::string& prefix,
                         const Named& views) {
@@ -94,6 +133,10 @@ void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, const g
   for (int slot = 0; slot < updater.slots(); ++slot) {
     if (!from.optimizer) throw DataError(fmt::format("{} has no optimizer state", from.path.string()));
     plan(*from.optimizer, slot_prefix(updater, slot), state_views(buckets, tables, updater, slot));
+  }
+  for (const auto& state : own) {
+    if (!from.optimizer) throw DataError(fmt::format("{} has no {}", from.path.string(), state.name));
+    plan(*from.optimizer, std::string(state.name) + ".", buckets.named_views(state.buckets));
   }
   const torch::NoGradGuard no_grad;
   for (const auto& [stored, view] : copies) copy_into(*stored, view);

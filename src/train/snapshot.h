@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/tensor_view.h"
+#include "exchange/exchange.h"
 #include "exchange/updater.h"
 #include "grad/buckets.h"
 #include "train/buffers.h"
@@ -35,11 +36,24 @@ Snapshot snapshot_model(const grad::Buckets& buckets, const grad::Tables& tables
                         Hold hold);
 Snapshot snapshot_optimizer(const grad::Buckets& buckets, const grad::Tables& tables,
                             exchange::Updater& updater, Hold hold);
+// What an architecture keeps beside them ("centre.conv1.weight") goes where the optimizer's state goes.
+void add_own_state(Snapshot& optimizer, const grad::Buckets& buckets,
+                   const std::vector<exchange::NamedState>& own, Hold hold);
 
-// Fills model and optimizer state from a verified checkpoint. Throws DataError that names what is missing or
-// of another shape; nothing is changed then.
+// What a worker keeps for itself: statistics of its batches alone, or all that a model and an optimizer have.
+enum class Differs { nothing, buffers, all };
+// The part of a checkpoint of a worker that differs from rank 0; copies.
+Snapshot snapshot_replica(const grad::Buckets& buckets, const grad::Tables& tables, const Buffers& buffers,
+                          exchange::Updater& updater, Differs differs);
+
+// Fills model, optimizer state and `own` from a verified checkpoint. Throws DataError that names what is
+// missing or of another shape; nothing is changed then.
 void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, const grad::Tables& tables,
-             const Buffers& buffers, exchange::Updater& updater);
+             const Buffers& buffers, exchange::Updater& updater,
+             const std::vector<exchange::NamedState>& own = {});
+// The same from a worker's part; what is not in it stays as it is.
+void restore_replica(const checkpoint::SafetensorsFile& from, grad::Buckets& buckets,
+                     const grad::Tables& tables, const Buffers& buffers, exchange::Updater& updater);
 
 // Fills the optimizer's state from a snapshot of it, however its parameters were split into buckets and
 // tables then.

@@ -17,7 +17,9 @@
 #include "train/passes.h"
 #include "train/plan.h"
 #include "train/replica.h"
+#include "train/requests.h"
 #include "train/routing.h"
+#include "train/saving.h"
 #include "train/summary.h"
 
 namespace tutti::train {
@@ -79,8 +81,12 @@ class Trainer {
       step(batch, loader, begin);
       after_step();
     }
-    if (target_ && apart_) end_call_.conclude();
+    if (stopped_) {
+      stop();
+      return nullptr;
+    }
     exchange().finish(exchange::Afterwards::nothing);
+    gather_survivors();
     conclude();
     return summarise();
   }
@@ -108,7 +114,8 @@ class Trainer {
     all_.all_reduce({values.data(), values.size(), DType::f64}, collectives::ReduceOp::sum, "batch norm");
   }
 
-  bool first() const { return all_.rank() == Rank{0}; }
+  // Who tells, evaluates and saves: rank 0 while it lives.
+  bool first() const { return everyone_.board().first_left(all_.world()) == all_.rank(); }
 
   void emit(const observe::Event& event) {
     if (first()) sink_.emit(event);
@@ -150,18 +157,34 @@ class Trainer {
       tuning_.partitions = search_->first();
     }
     make_replica();
-    if (setup_.checkpoint) {
-      if (first()) {
-        restore(checkpoint::load(*setup_.checkpoint), replica_->buckets, replica_->tables, buffers_,
-                replica_->updater);
-      }
-      buffers_.broadcast(all_);
-      emit(observe::Resumed{setup_.first_step, *setup_.checkpoint});
-    }
+    if (setup_.checkpoint) resume();
     exchange().start(setup_.first_step, setup_.checkpoint.has_value());
-    if (first()) initial_sha256_ = digest_of_model();
+    if (first() || survives_workers(config_)) initial_sha256_ = digest_of_model();
     emit(observe::RunStarted{setup_.first_step, plan_.total_steps, models::count_parameters(*model_),
                              exchange::describe(strategy_, all_, tuning_, first_bucket_bytes())});
+  }
+
+  // Rank 0 first: the others begin with its statistics, and then take back what was their own.
+  void resume() {
+    const Differs differs = strategy_.drifts ? Differs::all : Differs::buffers;
+    const auto restore = [&] {
+      return restore_worker(*setup_.checkpoint, all_.rank(), *replica_, buffers_, differs);
+    };
+    bool exact = first() && restore();
+    buffers_.broadcast(all_);
+    exact = exact || restore();
+    emit(observe::Resumed{setup_.first_step, *setup_.checkpoint});
+    if (!exact) {
+      sink_.emit(
+          observe::Note{fmt::format("rank {}: the checkpoint has rank 0's replica alone; from here the run "
+                                    "is another than it would have been",
+                                    to_int(all_.rank()))});
+    } else if (apart_) {
+      emit(
+          observe::Note{fmt::format("--strategy {}: workers do not keep step, so this run will not repeat "
+                                    "the undisturbed one bit by bit",
+                                    config_.strategy)});
+    }
   }
 
   std::uint64_t first_bucket_bytes() const {
@@ -273,6 +296,7 @@ class Trainer {
   // Between steps; the last one is followed by conclude().
   void after_step() {
     const std::int64_t before = std::exchange(steps_seen_, exchange().steps_done());
+    saving_.report([this](const observe::Event& e) { sink_.emit(e); });
     if (steps_seen_ >= plan_.total_steps) return;
     // A worker that was late may have skipped steps.
     const auto passed = [&](std::int64_t every) { return steps_seen_ / every > before / every; };
@@ -285,10 +309,11 @@ class Trainer {
     if (together_ && (epoch_done || due || to_evaluate)) buffers_.average(all_);
     if (to_evaluate && (together_ || first())) evaluate_now(steps_seen_, together_ ? &all_ : nullptr);
     if (target_ && end_here(to_evaluate)) return;
-    if (first() && due && !config_.no_checkpoint) {
-      exchange().fetch_state();
-      save(steps_seen_);
-    }
+    const auto asked = requests_.after_step(steps_seen_);
+    stopped_ = over_ = asked.stop;
+    if (stopped_) return;
+    const bool averaged = epoch_done || due || to_evaluate;
+    if (due || asked.save) save(steps_seen_, averaged ? Differs::nothing : Differs::buffers);
     if (epoch_done && together_ && rows() != nullptr &&
         routing_.revise(replica_->tables, rows()->take_densities())) {
       begin_anew();
@@ -300,8 +325,9 @@ class Trainer {
   // step, when rank 0's word comes.
   bool end_here(bool evaluated) {
     if (apart_) {
-      if (first() && reached_after_) end_call_.tell(true);
-      over_ = first() ? reached_after_.has_value() : end_call_.heard();
+      const auto& board = everyone_.board();
+      if (first() && reached_after_) board.decide(net::Request::end, steps_seen_);
+      over_ = board.decided(net::Request::end).has_value();
     } else if (evaluated) {
       std::int32_t reached = reached_after_ ? 1 : 0;
       if (strategy_.drifts) all_.broadcast({&reached, 1, DType::i32}, Rank{0}, "target");
@@ -323,12 +349,37 @@ class Trainer {
     }
   }
 
-  // Everyone is here, with the same parameters.
+  // Where workers may have died on the way, those that are left end the run among themselves.
+  void gather_survivors() {
+    if (!survives_workers(config_)) return;
+    constexpr std::uint32_t kAfterTheExchange = 3;  // it meets up to twice to finish
+    auto left =
+        everyone_.board().meet(all_.rank(), all_.world(), kAfterTheExchange, timeout_of(config_), "the end");
+    if (static_cast<int>(left.size()) == all_.world()) return;
+    survivors_.emplace(everyone_, std::move(left));
+    rest_.emplace(*survivors_);
+  }
+  collectives::Communicator& those_left() { return rest_ ? *rest_ : all_; }
+
+  // Everyone that is left is here, with the same parameters.
   void conclude() {
-    buffers_.average(all_);
+    buffers_.average(those_left());
     const bool just_evaluated = over_ && together_;
-    if (!config_.no_evaluate && !just_evaluated) evaluate_now(last_step_, &all_);
-    if (first() && !config_.no_checkpoint) save(last_step_);
+    if (!config_.no_evaluate && !just_evaluated) evaluate_now(last_step_, &those_left());
+    save(last_step_, Differs::nothing);
+    saving_.finish([this](const observe::Event& e) { sink_.emit(e); });
+  }
+
+  // As it was asked to: saves, and ends in the middle of the run.
+  void stop() {
+    // Replicas that differ stay as they are, for the run to go on with them; servers have to be told.
+    if (!strategy_.drifts) exchange().finish(exchange::Afterwards::nothing);
+    save(steps_seen_, Differs::buffers);
+    saving_.finish([this](const observe::Event& e) { sink_.emit(e); });
+    emit(observe::Note{
+        config_.no_checkpoint
+            ? fmt::format("stopped after step {}, without a checkpoint", steps_seen_)
+            : fmt::format("stopped after step {}; --resume {} goes on", steps_seen_, config_.out)});
   }
 
   void evaluate_now(std::int64_t done, collectives::Communicator* all) {
@@ -346,13 +397,15 @@ class Trainer {
     }
   }
 
-  void save(std::int64_t done) {
-    const auto model = snapshot_model(replica_->buckets, replica_->tables, buffers_, hold_);
-    const auto optimizer = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater, hold_);
-    const auto path =
-        checkpoint::save(config_.out, done, model.views(), optimizer.views(),
-                         {{"config", config_}, {"version", kVersion}, {"routes", routing_.routes()}});
-    emit(observe::CheckpointSaved{done, path.string()});
+  // All workers call it. `beside` is what workers that have the same parameters keep for themselves just now.
+  void save(std::int64_t done, Differs beside) {
+    if (config_.no_checkpoint) return;
+    if (first() && done < last_step_ && !stopped_) exchange().fetch_state();
+    Differs differs = Differs::nothing;
+    if (together_ && !buffers_.empty()) differs = beside;
+    if (strategy_.drifts && done < last_step_) differs = Differs::all;
+    saving_.save(*replica_, buffers_, done, differs, first(),
+                 {{"config", config_}, {"version", kVersion}, {"routes", routing_.routes()}});
   }
 
   std::string digest_of_model() {
@@ -366,8 +419,8 @@ class Trainer {
     mine.parameters_sha256 = digest_of_model();
     mine.samples_sha256 = to_hex(order_.digest());
     mine.peak_memory_bytes = observe::peak_memory_bytes();
-    const auto ranks = gather_reports(all_, mine);
-    if (config_.trace) write_trace(all_, trace_, std::filesystem::path(config_.out) / "trace.json");
+    const auto ranks = gather_reports(those_left(), mine);
+    if (config_.trace) write_trace(those_left(), trace_, std::filesystem::path(config_.out) / "trace.json");
     if (!first()) return nullptr;
     auto s = make_summary({.config = config_,
                            .plan = plan_,
@@ -382,6 +435,8 @@ class Trainer {
                            .seconds_to_target = reached_after_},
                           ranks);
     s.update(exchange().report());
+    s["dropped_workers"] = nlohmann::json::array();
+    for (const Rank r : everyone_.board().dropped()) s["dropped_workers"].push_back(to_int(r));
     s["parameter_bytes"] = models::count_parameters(*model_) * static_cast<std::int64_t>(sizeof(float));
     s["collectives"] = nlohmann::json::array();
     for (const auto& [operation, choice] : exchange::collectives_of(strategy_, all_, first_bucket_bytes())) {
@@ -441,7 +496,15 @@ class Trainer {
   Clock::time_point training_since_;
   bool over_ = false;  // before its time
   std::int64_t last_step_ = plan_.total_steps;
-  EndCall end_call_{workers_};
+  std::optional<net::Survivors> survivors_;  // if any worker has died
+  std::optional<collectives::Communicator> rest_;
+  bool stopped_ = false;  // as it was asked to
+  Requests requests_{everyone_.board(), all_.rank(), all_.world(),
+                     apart_             ? Gait::apart
+                     : strategy_.drifts ? Gait::in_periods
+                                        : Gait::together,
+                     strategy_.drifts ? config_.sync_every : 1};
+  Saving saving_{config_.out, everyone_.board(), all_.rank(), all_.world()};
 };
 
 }  // namespace

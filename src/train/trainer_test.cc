@@ -220,6 +220,48 @@ TEST_F(TrainerTest, ResumedRunEndsWithTheSameBitsAsAnUndisturbedOne) {
                   .identical());
 }
 
+TEST_F(TrainerTest, ReplicasThatDifferAreAllSavedAndGoOnToTheSameBits) {
+  for (const std::string strategy : {"local-sgd", "easgd"}) {
+    auto c = config("whole-" + strategy, 3);
+    c.strategy = strategy;
+    c.steps = 20;
+    c.sync_every = 4;
+    const auto whole = train_here(c);
+    c.out = (folder_.path() / ("half-" + strategy)).string();
+    c.checkpoint_every = 5;  // between two meetings
+    train_here(c);
+    for (const std::int64_t step : {10, 15}) remove_tree(checkpoint::step_folder(c.out, step));
+    remove_tree(checkpoint::step_folder(c.out, 20));
+    ASSERT_EQ(checkpoint::latest(c.out)->step, 5);
+    for (const int rank : {1, 2}) {
+      EXPECT_TRUE(checkpoint::load_replica(checkpoint::latest(c.out)->path, rank)) << strategy << rank;
+    }
+    c.resume = c.out;
+    EXPECT_EQ(train_here(c)["parameters_sha256"], whole["parameters_sha256"]) << strategy;
+  }
+}
+
+TEST_F(TrainerTest, StoppedRunKeepsEveryWorkersOwnStatistics) {
+  auto c = config("whole", 2);
+  c.model = "mobilenetv2";
+  c.data = "synthetic";
+  c.image_size = 32;
+  c.classes = 10;
+  c.batch = 4;
+  c.steps = 5;
+  const auto whole = train_here(c);
+  c.out = (folder_.path() / "stopped").string();
+  const auto setup = prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup;
+  const auto stopped =
+      fixture::run(setup, [](const net::StatusBoard& board) { board.ask(net::Request::stop); });
+  EXPECT_TRUE(stopped.summary.is_null());
+  ASSERT_EQ(checkpoint::latest(c.out)->step, 2) << "asked before the first step, decided after it";
+  c.resume = c.out;
+  const auto resumed = train_here(c);
+  EXPECT_EQ(resumed["parameters_sha256"], whole["parameters_sha256"]);
+  EXPECT_EQ(resumed["replicas_sha256"], whole["replicas_sha256"]);
+}
+
 TEST_F(TrainerTest, RanksThatAreThreadsDrawEachTheirOwnRandomNumbers) {
   const auto first = train_here(config("first", 3));  // the network has dropout
   for (int again = 0; again < 3; ++again) {

@@ -1,0 +1,65 @@
+// Writes checkpoints beside the training: a step is held up for the copy of the model, never for a disk.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tutti::train {
+
+// One thread calls it, and one of its own writes, one checkpoint after another.
+class CheckpointWriter {
+ public:
+  // Writes a checkpoint and returns its folder, or throws. It owns what it writes. Should it wait for
+  // anything but the disk it gives up when `stopped` turns true.
+  using Write = std::function<std::filesystem::path(const std::atomic<bool>& stopped)>;
+
+  struct Result {
+    std::int64_t step = 0;
+    std::filesystem::path path;  // empty if it could not be written
+    std::exception_ptr failure;
+  };
+
+  CheckpointWriter();
+  // Waits for the checkpoint that is being written; those behind it are dropped.
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  // A checkpoint that has not begun when a newer one comes is left out: a disk that is too slow for the
+  // rhythm of saving costs checkpoints, not memory or time. With `needed` it is not; the call then waits
+  // until fewer than two are behind.
+  void post(std::int64_t step, Write write, bool needed = false);
+
+  // What has ended since the last call. Never blocks.
+  std::vector<Result> take_results();
+  // Blocks until everything is written.
+  void finish();
+
+ private:
+  struct Job {
+    std::int64_t step = 0;
+    Write write;
+    bool needed = false;
+  };
+  void work();
+
+  std::atomic<bool> stopped_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::deque<Job> queue_;
+  bool writing_ = false;
+  std::vector<Result> results_;
+  std::thread thread_;  // last: starts when all else is there
+};
+
+}  // namespace tutti::train

@@ -1,0 +1,49 @@
+// What a run is asked for while it trains (a signal to its launcher), and after which step its workers do it.
+//
+// The launcher's word reaches ranks at any moment, in the middle of different steps; yet where workers keep
+// step all of them must act after the same one. So rank 0 decides (net/status_board.h): when it sees the word
+// after step k, it names a step that nobody can end before rank 0 has taken part in it, the next or, where
+// workers meet every H steps, the next meeting. Everybody else finds the decision there when that step has
+// ended.
+#pragma once
+
+#include <cstdint>
+
+#include "net/status_board.h"
+
+namespace tutti::train {
+
+// How workers stand to each other between steps.
+enum class Gait {
+  together,    // a step is everybody's
+  in_periods,  // each on its own between meetings
+  apart        // each on its own
+};
+
+// One thread of each worker calls it. The board outlives it.
+class Requests {
+ public:
+  // `period` is 1, or the steps between meetings.
+  Requests(const net::StatusBoard& board, Rank self, int workers, Gait gait, std::int64_t period = 1)
+      : board_(board), self_(self), workers_(workers), gait_(gait), period_(period) {}
+
+  struct Due {
+    bool stop = false;  // save and end
+    bool save = false;  // save and go on
+  };
+  // After step `done` of this worker, before the next begins. Never blocks.
+  Due after_step(std::int64_t done);
+
+ private:
+  bool first() const { return board_.first_left(workers_) == self_; }
+  void decide(net::Request request, std::int64_t done);
+
+  const net::StatusBoard& board_;
+  const Rank self_;
+  const int workers_;
+  const Gait gait_;
+  const std::int64_t period_;
+  std::uint32_t saves_ = 0;  // that were asked for and decided upon
+};
+
+}  // namespace tutti::train

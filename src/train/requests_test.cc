@@ -1,0 +1,88 @@
+#include "train/requests.h"
+
+#include <gtest/gtest.h>
+
+namespace tutti::train {
+namespace {
+
+using net::Request;
+
+struct Workers {
+  Workers(Gait gait, std::int64_t period)
+      : first(board, Rank{0}, 2, gait, period), second(board, Rank{1}, 2, gait, period) {}
+  net::StatusBoard board = net::StatusBoard::create(2);
+  Requests first;
+  Requests second;
+};
+
+TEST(Requests, NothingIsDueUnasked) {
+  for (const Gait gait : {Gait::together, Gait::in_periods, Gait::apart}) {
+    Workers w(gait, 1);
+    for (std::int64_t step = 0; step < 3; ++step) {
+      EXPECT_FALSE(w.first.after_step(step).stop);
+      EXPECT_FALSE(w.second.after_step(step).save);
+    }
+  }
+}
+
+TEST(Requests, WorkersThatKeepStepStopAfterTheSameOne) {
+  Workers w(Gait::together, 1);
+  w.second.after_step(4);
+  w.board.ask(Request::stop);  // the second has looked already, the first has not
+  EXPECT_FALSE(w.first.after_step(4).stop) << "the second is in step 5";
+  EXPECT_TRUE(w.first.after_step(5).stop);
+  EXPECT_TRUE(w.second.after_step(5).stop);
+}
+
+TEST(Requests, OnlyTheFirstDecides) {
+  Workers w(Gait::together, 1);
+  w.board.ask(Request::stop);
+  EXPECT_FALSE(w.second.after_step(4).stop);
+  EXPECT_EQ(w.board.decided(Request::stop), std::nullopt);
+}
+
+TEST(Requests, WorkersThatMeetStopAtTheirNextMeeting) {
+  Workers w(Gait::in_periods, 8);
+  w.board.ask(Request::stop);
+  EXPECT_FALSE(w.first.after_step(8).stop);
+  for (std::int64_t step = 9; step < 16; ++step) EXPECT_FALSE(w.second.after_step(step).stop) << step;
+  EXPECT_TRUE(w.second.after_step(16).stop);
+  EXPECT_TRUE(w.first.after_step(16).stop);
+}
+
+TEST(Requests, SaveIsDueOnceAndCanBeAskedForAgain) {
+  Workers w(Gait::together, 1);
+  w.board.ask(Request::save);
+  EXPECT_FALSE(w.first.after_step(1).save);
+  EXPECT_TRUE(w.first.after_step(2).save);
+  w.board.ask(Request::save);  // before the second has looked
+  EXPECT_TRUE(w.second.after_step(2).save);
+  EXPECT_FALSE(w.first.after_step(3).save);
+  EXPECT_FALSE(w.second.after_step(3).save);
+  EXPECT_TRUE(w.first.after_step(4).save);
+  EXPECT_TRUE(w.second.after_step(4).save);
+  EXPECT_FALSE(w.first.after_step(5).save);
+}
+
+TEST(Requests, SecondSaveWaitsUntilEveryoneHasSeenTheFirst) {
+  Workers w(Gait::in_periods, 8);
+  w.board.ask(Request::save);
+  w.first.after_step(1);
+  w.board.ask(Request::save);
+  EXPECT_TRUE(w.first.after_step(8).save);
+  for (std::int64_t step = 9; step < 16; ++step) EXPECT_FALSE(w.first.after_step(step).save);
+  EXPECT_TRUE(w.second.after_step(8).save) << "a slow worker still finds the first decision";
+}
+
+TEST(Requests, WorkersApartStopWhereverTheyAreAndTheFirstThatIsLeftSaves) {
+  Workers w(Gait::apart, 1);
+  w.board.drop(Rank{0});
+  w.board.ask(Request::save);
+  EXPECT_TRUE(w.second.after_step(3).save);
+  EXPECT_FALSE(w.second.after_step(4).save);
+  w.board.ask(Request::stop);
+  EXPECT_TRUE(w.second.after_step(7).stop);
+}
+
+}  // namespace
+}  // namespace tutti::train

@@ -1,0 +1,109 @@
+#include "train/saving.h"
+
+#include <thread>
+
+#include "base/error.h"
+#include "checkpoint/checkpoint.h"
+
+namespace tutti::train {
+namespace {
+
+// How often somebody who waits for others' parts looks for them.
+constexpr auto kGlance = std::chrono::milliseconds(5);
+
+std::string text_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+}  // namespace
+
+void Saving::save(Replica& replica, const Buffers& buffers, std::int64_t step, Differs differs, bool leads,
+                  nlohmann::json meta) {
+  auto& [tables, buckets, updater, exchange] = replica;
+  const bool parts = differs != Differs::nothing && workers_ > 1;
+  if (leads) {
+    const auto model =
+        std::make_shared<const Snapshot>(snapshot_model(buckets, tables, buffers, Hold::copies));
+    auto state = snapshot_optimizer(buckets, tables, updater, Hold::copies);
+    add_own_state(state, buckets, exchange->own_state(), Hold::copies);
+    const auto optimizer = std::make_shared<const Snapshot>(std::move(state));
+    writer_.post(
+        step,
+        [this, step, model, optimizer, meta = std::move(meta), parts](const std::atomic<bool>& stopped) {
+          return put_together(step, *model, *optimizer, meta, parts, stopped);
+        },
+        parts);
+  } else if (parts) {
+    const auto own =
+        std::make_shared<const Snapshot>(snapshot_replica(buckets, tables, buffers, updater, differs));
+    writer_.post(
+        step,
+        [this, step, own](const std::atomic<bool>&) {
+          try {
+            checkpoint::save_replica(run_, step, to_int(self_), own->views());
+            board_.report_part(self_, step, true);
+          } catch (...) {
+            board_.report_part(self_, step, false);
+            throw;
+          }
+          return std::filesystem::path();
+        },
+        true);
+  }
+}
+
+std::filesystem::path Saving::put_together(std::int64_t step, const Snapshot& model,
+                                           const Snapshot& optimizer, const nlohmann::json& meta, bool parts,
+                                           const std::atomic<bool>& stopped) const {
+  std::vector<int> replicas;
+  for (int r = 0; parts && r < workers_; ++r) {
+    if (Rank{r} == self_) continue;
+    using Part = net::StatusBoard::Part;
+    while (!stopped && board_.part(Rank{r}, step) == Part::missing) std::this_thread::sleep_for(kGlance);
+    if (board_.part(Rank{r}, step) != Part::written) {
+      throw RunError(fmt::format("the checkpoint of step {} lacks rank {}'s part", step, r));
+    }
+    replicas.push_back(r);
+  }
+  return checkpoint::save(run_, step, model.views(), optimizer.views(), meta, replicas);
+}
+
+void Saving::report(const Emit& emit) {
+  for (const auto& result : writer_.take_results()) {
+    if (result.failure) {
+      emit(
+          observe::Note{fmt::format("no checkpoint of step {}: {}; the run goes on, the older ones are whole",
+                                    result.step, text_of(result.failure))});
+    } else if (!result.path.empty()) {
+      emit(observe::CheckpointSaved{result.step, result.path.string()});
+    }
+  }
+}
+
+void Saving::finish(const Emit& emit) {
+  writer_.finish();
+  auto results = writer_.take_results();
+  for (const auto& result : results) {
+    if (result.failure && &result == &results.back()) std::rethrow_exception(result.failure);
+    if (!result.path.empty()) emit(observe::CheckpointSaved{result.step, result.path.string()});
+  }
+}
+
+bool restore_worker(const std::filesystem::path& step_folder, Rank self, Replica& replica,
+                    const Buffers& buffers, Differs differs) {
+  auto& [tables, buckets, updater, exchange] = replica;
+  const bool first = self == Rank{0};
+  const auto part = first ? std::nullopt : checkpoint::load_replica(step_folder, to_int(self));
+  // Who has no part of its own begins like rank 0. Where replicas do not differ the exchange sees to that.
+  if (first || (!part && differs == Differs::all)) {
+    restore(checkpoint::load(step_folder), buckets, tables, buffers, updater, exchange->own_state());
+  }
+  if (part) restore_replica(*part, buckets, tables, buffers, updater);
+  return first || part || differs != Differs::all;
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,54 @@
+// Checkpoints of a run that goes on: copied between two steps, written beside them.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "net/status_board.h"
+#include "observe/event.h"
+#include "train/checkpoint_writer.h"
+#include "train/replica.h"
+
+namespace tutti::train {
+
+// A worker's. One thread calls it.
+class Saving {
+ public:
+  using Emit = std::function<void(const observe::Event&)>;
+
+  // Into this run folder. The board outlives it.
+  Saving(std::filesystem::path run, const net::StatusBoard& board, Rank self, int workers)
+      : run_(std::move(run)), board_(board), self_(self), workers_(workers) {}
+
+  // Between steps: copies what belongs into the checkpoint of `step` and leaves the rest to a thread. `leads`
+  // says that this worker's model and optimizer are the checkpoint's and that it puts the parts together;
+  // others whose state `differs` add theirs, and do nothing where it does not.
+  void save(Replica& replica, const Buffers& buffers, std::int64_t step, Differs differs, bool leads,
+            nlohmann::json meta);
+
+  // Tells what has been saved since the last call, or why it could not be: a run goes on without a
+  // checkpoint. Never blocks.
+  void report(const Emit& emit);
+
+  // Blocks until everything is written, and tells. Throws what kept the last checkpoint from being written.
+  void finish(const Emit& emit);
+
+ private:
+  std::filesystem::path put_together(std::int64_t step, const Snapshot& model, const Snapshot& optimizer,
+                                     const nlohmann::json& meta, bool parts,
+                                     const std::atomic<bool>& stopped) const;
+
+  const std::filesystem::path run_;
+  const net::StatusBoard& board_;
+  const Rank self_;
+  const int workers_;
+  CheckpointWriter writer_;
+};
+
+// Brings a worker's replica back from a checkpoint: rank 0's whole, and what others keep for themselves.
+// `differs` is what this architecture lets workers keep. Returns false if the checkpoint has no part for this
+// worker where all of it differs: it goes on then from rank 0's. Throws DataError.
+bool restore_worker(const std::filesystem::path& step_folder, Rank self, Replica& replica,
+                    const Buffers& buffers, Differs differs);
+
+}  // namespace tutti::train
