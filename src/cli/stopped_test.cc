@@ -16,7 +16,11 @@ class Stopped : public Program {
  protected:
   // Blocks until what the run prints holds this. Bounded by the test's time limit.
   void wait_for_words(const std::string& words) const {
-    while (read_file(root() / "stdout").find(words) == std::string::npos) std::this_thread::yield();
+    const auto printed = [&] {
+      std::ifstream file(root() / "stdout");
+      return std::string(std::istreambuf_iterator<char>(file), {});
+    };
+    while (printed().find(words) == std::string::npos) std::this_thread::yield();
   }
 
   std::string hash() const { return summary()["parameters_sha256"]; }
