@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstring>
@@ -32,6 +34,12 @@ void pin_to_cores(const std::vector<int>& cores) {
 
 void name_thread(const std::string& name) {
   ::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
+}
+
+void yield_to_others() {
+  constexpr int kNice = 10;
+  // Linux keeps a priority for each thread. Should it refuse, the thread is as urgent as the others.
+  (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
 }
 
 void in_network(int network, const std::function<void()>& work) {

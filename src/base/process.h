@@ -16,6 +16,9 @@ void pin_to_cores(const std::vector<int>& cores);
 // Names the calling thread for debuggers and `top -H`; at most 15 characters count.
 void name_thread(const std::string& name);
 
+// The calling thread gets about a tenth of a core that others want, too.
+void yield_to_others();
+
 // Calls `work` on a thread of its own that has entered the network namespace of this descriptor: sockets made
 // there belong to it, wherever they are used later. Returns when it is through. Throws what it throws, and
 // RunError.

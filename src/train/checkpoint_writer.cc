@@ -40,6 +40,7 @@ void CheckpointWriter::finish() {
 
 void CheckpointWriter::work() {
   name_thread("checkpoints");
+  yield_to_others();  // a worker may have but one core, which its steps need first
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopped_ || !queue_.empty(); });

@@ -26,17 +26,20 @@ void Saving::save(Replica& replica, const Buffers& buffers, std::int64_t step, D
   auto& [tables, buckets, updater, exchange] = replica;
   const bool parts = differs != Differs::nothing && workers_ > 1;
   if (leads) {
+    const auto begin = Clock::now();
     const auto model =
         std::make_shared<const Snapshot>(snapshot_model(buckets, tables, buffers, Hold::copies));
     auto state = snapshot_optimizer(buckets, tables, updater, Hold::copies);
     add_own_state(state, buckets, exchange->own_state(), Hold::copies);
     const auto optimizer = std::make_shared<const Snapshot>(std::move(state));
+    copied_ms_.push_back(milliseconds(Clock::now() - begin));
     writer_.post(
         step,
         [this, step, model, optimizer, meta = std::move(meta), parts](const std::atomic<bool>& stopped) {
           return put_together(step, *model, *optimizer, meta, parts, stopped);
         },
         parts);
+    held_ms_.push_back(milliseconds(Clock::now() - begin));
   } else if (parts) {
     const auto own =
         std::make_shared<const Snapshot>(snapshot_replica(buckets, tables, buffers, updater, differs));

@@ -7,6 +7,7 @@
 #include "net/status_board.h"
 #include "observe/event.h"
 #include "train/checkpoint_writer.h"
+#include "train/measure.h"
 #include "train/replica.h"
 
 namespace tutti::train {
@@ -26,6 +27,11 @@ class Saving {
   void save(Replica& replica, const Buffers& buffers, std::int64_t step, Differs differs, bool leads,
             nlohmann::json meta);
 
+  // How long save() has held a step, in milliseconds, one entry a checkpoint that this worker led; and of
+  // that, how long the copies took.
+  const std::vector<double>& held_ms() const { return held_ms_; }
+  const std::vector<double>& copied_ms() const { return copied_ms_; }
+
   // Tells what has been saved since the last call, or why it could not be: a run goes on without a
   // checkpoint. Never blocks.
   void report(const Emit& emit);
@@ -42,6 +48,8 @@ class Saving {
   const net::StatusBoard& board_;
   const Rank self_;
   const int workers_;
+  std::vector<double> held_ms_;
+  std::vector<double> copied_ms_;
   CheckpointWriter writer_;
 };
 

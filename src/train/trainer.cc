@@ -435,6 +435,8 @@ class Trainer {
                            .seconds_to_target = reached_after_},
                           ranks);
     s.update(exchange().report());
+    s["checkpoint_hold_ms"] = quantile(saving_.held_ms(), 0.5);
+    s["checkpoint_copy_ms"] = quantile(saving_.copied_ms(), 0.5);
     s["dropped_workers"] = nlohmann::json::array();
     for (const Rank r : everyone_.board().dropped()) s["dropped_workers"].push_back(to_int(r));
     s["parameter_bytes"] = models::count_parameters(*model_) * static_cast<std::int64_t>(sizeof(float));
