@@ -136,6 +136,20 @@ TEST_F(Emulated, AnyProgramRunsOnEveryHostAndKnowsItsRank) {
   expect_refused({"emulate", "link=1gbit", "--", "true"}, "hosts=N");
 }
 
+TEST_F(Emulated, WhatAProgramLeavesRunningOnAHostIsEndedWithIt) {
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // what is left comes to us, and we see how it ended
+  const Ended e = run({"emulate", "hosts=2,link=1gbit", "--", "sh", "-c", "sleep 1000 & echo $!"});
+  ASSERT_EQ(e.code, 0) << e.error;
+  std::istringstream pids(e.out);
+  int left = 0;
+  for (pid_t pid = 0; pids >> pid; ++left) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_TRUE(WIFSIGNALED(status)) << status;
+  }
+  EXPECT_EQ(left, 2) << e.out;
+}
+
 TEST_F(Emulated, KilledLauncherLeavesNoProcessNoNamespaceAndNoDevice) {
   const auto devices = devices_of_this_machine();
   const auto names = named_networks();

@@ -32,6 +32,12 @@ constexpr auto kLastWords = std::chrono::milliseconds(1500);
 // How often the launcher looks whether a worker is stopped.
 constexpr auto kGlance = std::chrono::milliseconds(500);
 
+// When all workers have ended, what they wrote lies in their pipes. This long a pause in it, or this many
+// lines for each worker, is its end, even if somebody holds a pipe open or writes on: a process that has left
+// its worker's group is none that we can end.
+constexpr auto kRestOfOutput = std::chrono::seconds(2);
+constexpr int kMostLinesOfRest = 1 << 19;
+
 // A line longer than this is cut: nobody's output may fill our memory.
 constexpr std::size_t kLongestLine = 1 << 20;
 
@@ -81,6 +87,13 @@ bool is_stopped(pid_t pid) {
   return end_of_name != std::string::npos && text.compare(end_of_name, 3, ") T") == 0;
 }
 
+// A worker and whatever it has started: the group that spawn() gave it. Call it before the worker is waited
+// for, while its number cannot be another's. A worker that has not come to make its group is met alone.
+void kill_group(pid_t pid) {
+  ::kill(-pid, SIGKILL);
+  ::kill(pid, SIGKILL);
+}
+
 class Job {
  public:
   Job(const JobSpec& spec, const Listener& listener) : spec_(spec), listener_(listener) {}
@@ -100,6 +113,7 @@ class Job {
     start_all();
     look_after_stopped();
     io_.run();
+    read_rest_of_output();
     Outcome outcome;
     outcome.strangers = strangers_;
     outcome.interrupted_by = interrupted_by_;
@@ -219,6 +233,7 @@ class Job {
 
   void on_death(std::size_t i) {
     int status = 0;
+    kill_group(workers_[i].pid);  // it has ended; what it has started has not
     ::waitpid(workers_[i].pid, &status, 0);
     workers_[i].pid = -1;
     workers_[i].death->close();
@@ -260,7 +275,7 @@ class Job {
       if (workers_[i].pid > 0) ends_[i].stopped = is_stopped(workers_[i].pid);
     }
     for (const Worker& w : workers_) {
-      if (w.pid > 0) ::kill(w.pid, SIGKILL);
+      if (w.pid > 0) kill_group(w.pid);
     }
   }
 
@@ -287,8 +302,9 @@ class Job {
     stop_all();
   }
 
-  // All have ended: nothing but the rest of their output is left to wait for, then io_.run() returns.
+  // All have ended: io_.run() returns, and only the rest of their output is left to wait for.
   void wind_up() {
+    io_.stop();
     last_words_.cancel();
     glance_.cancel();
     signals_.cancel();
@@ -297,10 +313,15 @@ class Job {
     strangers_ += rendezvous_->strangers();
   }
 
+  void read_rest_of_output() {
+    io_.restart();
+    for (int i = 0; i < processes_ * kMostLinesOfRest && io_.run_one_for(kRestOfOutput) > 0; ++i) continue;
+  }
+
   void kill_all() {
     for (const Worker& w : workers_) {
       if (w.pid > 0) {
-        ::kill(w.pid, SIGKILL);
+        kill_group(w.pid);
         ::waitpid(w.pid, nullptr, 0);
       }
     }
