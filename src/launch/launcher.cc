@@ -15,6 +15,7 @@
 #include <fstream>
 
 #include "base/process.h"
+#include "launch/cores.h"
 #include "launch/spawn.h"
 #include "net/segment.h"
 #include "rendezvous/rendezvous.h"
@@ -155,7 +156,7 @@ class Job {
       segment_ = std::make_unique<net::Segment>(net::Segment::create(spec_.workers));
       job.local_segment_fd = segment_->fd();
     }
-    const auto shares = share_cores(allowed_cores(), processes_);
+    const auto shares = share_cores(read_cores(allowed_cores()), processes_);
     for (int r = 0; r < processes_; ++r) {
       job.rank = Rank{r};
       const Place place = spec_.places.empty() ? Place{} : spec_.places.at(static_cast<std::size_t>(r));
@@ -351,18 +352,6 @@ class Job {
 
 int processes_of(const JobSpec& spec) {
   return spec.workers + (spec.colocate ? 0 : spec.servers);
-}
-
-std::vector<std::vector<int>> share_cores(const std::vector<int>& cores, int workers) {
-  const auto w = static_cast<std::size_t>(workers);
-  std::vector<std::vector<int>> shares(w);
-  if (cores.size() < w) return shares;
-  for (std::size_t i = 0; i < w; ++i) {
-    const auto first = cores.begin() + static_cast<std::ptrdiff_t>(cores.size() * i / w);
-    const auto last = cores.begin() + static_cast<std::ptrdiff_t>(cores.size() * (i + 1) / w);
-    shares[i].assign(first, last);
-  }
-  return shares;
 }
 
 Outcome run(const JobSpec& spec, const Listener& listener) {

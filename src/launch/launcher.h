@@ -53,10 +53,6 @@ struct Outcome {
   int interrupted_by = 0;       // the signal that ended the launcher's patience
 };
 
-// Which cores each worker gets: shares of the allowed ones while there is one for each, else none (the kernel
-// balances). A pure function.
-std::vector<std::vector<int>> share_cores(const std::vector<int>& cores, int workers);
-
 // Runs the job to its end. SIGINT, SIGTERM and SIGHUP stop it. Must be called from a thread that outlives it,
 // with no other threads doing fork. Throws RunError if the job cannot be started.
 Outcome run(const JobSpec& spec, const Listener& listener);

@@ -196,11 +196,5 @@ TEST(LauncherOnce, DeathOfTheLauncherLeavesNoWorker) {
   for (const pid_t w : workers) EXPECT_EQ(::waitpid(w, nullptr, 0), w);
 }
 
-TEST(ShareCores, NoTwoRanksShareACoreWhileThereAreEnough) {
-  EXPECT_EQ(share_cores({0, 1}, 2), (std::vector<std::vector<int>>{{0}, {1}}));
-  EXPECT_EQ(share_cores({0, 1, 4, 5, 6}, 2), (std::vector<std::vector<int>>{{0, 1}, {4, 5, 6}}));
-  EXPECT_EQ(share_cores({3}, 2), (std::vector<std::vector<int>>{{}, {}}));
-}
-
 }  // namespace
 }  // namespace tutti::launch
