@@ -1,8 +1,11 @@
 // The program on an emulated cluster. Where this machine lets nobody make one, that is said and the test
 // skipped.
+#include <net/if.h>
 #include <sys/prctl.h>
 
+#include <memory>
 #include <set>
+#include <sstream>
 
 #include "base/error.h"
 #include "cli/program_fixture.h"
@@ -46,7 +49,11 @@ std::set<std::string> networks_held(const std::string& only_pid = {}) {
 
 std::set<std::string> devices_of_this_machine() {
   std::set<std::string> names;
-  for (const auto& device : fs::directory_iterator("/sys/class/net")) names.insert(device.path().filename());
+  // Not from /sys, which a bare root need not have.
+  const auto free = [](struct if_nameindex* all) { ::if_freenameindex(all); };
+  const std::unique_ptr<struct if_nameindex, decltype(free)> all(::if_nameindex());
+  for (const auto* device = all.get(); device != nullptr && device->if_index != 0; ++device)
+    names.insert(device->if_name);
   return names;
 }
 
@@ -134,6 +141,20 @@ TEST_F(Emulated, AnyProgramRunsOnEveryHostAndKnowsItsRank) {
   expect_refused({"emulate", "hosts=2,link=1gbit", "--", "no-such-program"}, "no-such-program");
   expect_refused({"emulate", "hosts=2,link=1gbit"}, "command");
   expect_refused({"emulate", "link=1gbit", "--", "true"}, "hosts=N");
+}
+
+TEST_F(Emulated, WhatAProgramLeavesRunningOnAHostIsEndedWithIt) {
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // what is left comes to us, and we see how it ended
+  const Ended e = run({"emulate", "hosts=2,link=1gbit", "--", "sh", "-c", "sleep 1000 & echo $!"});
+  ASSERT_EQ(e.code, 0) << e.error;
+  std::istringstream pids(e.out);
+  int left = 0;
+  for (pid_t pid = 0; pids >> pid; ++left) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_TRUE(WIFSIGNALED(status)) << status;
+  }
+  EXPECT_EQ(left, 2) << e.out;
 }
 
 TEST_F(Emulated, KilledLauncherLeavesNoProcessNoNamespaceAndNoDevice) {

@@ -138,15 +138,23 @@ void Communicator::run(Operation operation, Buffer buffer, ReduceOp op, Rank roo
   if (!in_arena(buffer)) {
     run_in_segments(operation, buffer, op, root, doing);
   } else {
-    const Plan& plan = this->plan(operation, choice(operation, buffer.bytes()).algorithm, buffer, root);
-    const Work work{plan.schedule, buffer, op, doing};
+    const Algorithm algorithm = choice(operation, buffer.bytes()).algorithm;
+    const Plan& plan = this->plan(operation, algorithm, buffer, root);
     bytes_sent_ += plan.sent_elements * size_of(buffer.type);
     net::PeerMemory& memory = *transport_.peer_memory();
+    const auto place =
+        static_cast<std::size_t>(static_cast<std::byte*>(buffer.data) - memory.arena(rank()).data());
+    const WorkInPlace work{{plan.schedule, buffer, op, doing},
+                           memory,
+                           rank(),
+                           world(),
+                           ++works_,
+                           make_announcement(operation, algorithm, buffer, op, root, place)};
     if (plan.one_pass) {
-      clock_ = all_reduce_one_pass(memory, rank(), world(), work, clock_);
+      clock_ = all_reduce_one_pass(work, clock_);
       return;  // averages are done
     }
-    clock_ = run_in_place(memory, rank(), work, clock_);
+    clock_ = run_in_place(work, clock_);
   }
   if (op == ReduceOp::average) finish_average(operation, buffer, root);
 }

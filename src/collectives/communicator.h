@@ -5,8 +5,10 @@
 //   all.all_reduce({gradients.data(), count, DType::f32}, ReduceOp::average, "bucket 0, step 17");
 //
 // Every rank calls the same operations in the same order with the same counts and types. By messages a length
-// that differs is a ProtocolError; in shared memory nothing checks it. One communicator a transport. One
-// thread at a time. Every call blocks, and ends with PeerLost or Timeout when a peer fails.
+// that differs is a ProtocolError; in shared memory any difference is one, on every rank, before a byte is
+// read. (A buffer that lies in shared memory on one rank and outside on another ends with Timeout.) One
+// communicator a transport. One thread at a time. Every call blocks, and ends with PeerLost or Timeout when a
+// peer fails.
 //
 // A buffer from allocate() is reduced in place where ranks share memory: loads, adds and stores on each
 // other's buffers, with no copy between. Any other buffer travels as messages. Results do not depend on
@@ -99,6 +101,7 @@ class Communicator {
   std::span<std::byte> token_;  // what a barrier reduces
   std::map<std::tuple<Operation, Algorithm, std::size_t, DType, Rank>, Plan> plans_;
   std::uint64_t clock_ = 0;  // rounds run in shared memory so far, the same on all ranks
+  std::uint64_t works_ = 0;  // likewise, calls
   std::uint64_t bytes_sent_ = 0;
 };
 

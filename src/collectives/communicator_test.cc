@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -183,6 +184,119 @@ TEST(Communicator, CountsWhatARingSends) {
     all.all_reduce({bytes.data(), 1000, DType::f32}, ReduceOp::sum);
     EXPECT_EQ(all.bytes_sent(), 2U * 3U * 1000U);  // 2 (N-1)/N x 4000
   });
+}
+
+// What each rank's ProtocolError says when each does its own; "" where there was none.
+std::vector<std::string> errors_of(const Setting& s, int world,
+                                   const std::function<void(Communicator&)>& work) {
+  std::vector<std::string> errors(static_cast<std::size_t>(world));
+  run(s, world, [&](Communicator& all) {
+    try {
+      all.barrier();  // not the first of all works
+      work(all);
+      all.barrier();
+    } catch (const ProtocolError& e) {
+      errors[static_cast<std::size_t>(to_int(all.rank()))] = e.what();
+    }
+  });
+  return errors;
+}
+
+class CommunicatorInPlace : public ::testing::TestWithParam<Setting> {
+ protected:
+  using Call = std::function<void(Communicator&, Buffer)>;
+
+  // The last rank does `odd`, with `odd_count` elements, all others do `usual`. Every rank must find out.
+  static void expect_found(const Call& usual, const Call& odd, std::size_t odd_count,
+                           const std::vector<std::string>& words) {
+    for (int world = 2; world <= 5; ++world) {
+      const auto errors = errors_of(GetParam(), world, [&](Communicator& all) {
+        const auto bytes = all.allocate(8000);
+        const bool is_odd = to_int(all.rank()) == world - 1;
+        (is_odd ? odd : usual)(all, {bytes.data(), is_odd ? odd_count : 1000, DType::i32});
+      });
+      for (const auto& error : errors) {
+        EXPECT_NE(error.find("ranks differ: rank "), std::string::npos) << world << " ranks: " << error;
+        EXPECT_NE(error.find("rank " + std::to_string(world - 1) + " has "), std::string::npos) << error;
+        for (const auto& word : words) EXPECT_NE(error.find(word), std::string::npos) << error;
+      }
+    }
+  }
+};
+
+TEST_P(CommunicatorInPlace, CountsThatDifferAreFoundByEveryRankInEveryOperation) {
+  const std::vector<Call> calls = {
+      [](Communicator& all, Buffer b) { all.all_reduce(b, ReduceOp::sum); },
+      [](Communicator& all, Buffer b) { all.reduce_scatter(b, ReduceOp::sum); },
+      [](Communicator& all, Buffer b) { all.all_gather(b); },
+      [](Communicator& all, Buffer b) { all.broadcast(b, Rank{0}); },
+      [](Communicator& all, Buffer b) { all.reduce(b, ReduceOp::sum, Rank{0}); }};
+  for (const auto& call : calls) {
+    expect_found(call, call, 999, {"of 1000 int32", "of 999 int32"});
+    expect_found(call, call, 1, {"of 1000 int32", "of 1 int32"});
+    expect_found(call, call, 0, {"of 1000 int32", "of 0 int32"});
+  }
+}
+
+TEST_P(CommunicatorInPlace, OperationsThatDifferAreFoundByEveryRank) {
+  const Call all_reduce = [](Communicator& all, Buffer b) { all.all_reduce(b, ReduceOp::sum); };
+  const Call broadcast = [](Communicator& all, Buffer b) { all.broadcast(b, Rank{0}); };
+  const Call reduce = [](Communicator& all, Buffer b) { all.reduce(b, ReduceOp::sum, Rank{0}); };
+  const Call all_gather = [](Communicator& all, Buffer b) { all.all_gather(b); };
+  const Call barrier = [](Communicator& all, Buffer) { all.barrier(); };
+  const Call nothing = [](Communicator&, Buffer) {};
+  expect_found(all_reduce, broadcast, 1000, {"all-reduce of 1000", "broadcast of 1000"});
+  expect_found(broadcast, reduce, 1000, {"broadcast of 1000", "reduce of 1000"});
+  expect_found(all_gather, all_reduce, 1000, {"all-gather of 1000", "all-reduce of 1000"});
+  expect_found(all_reduce, barrier, 1000, {"all-reduce of 1000", "barrier of 1"});
+  expect_found(all_reduce, nothing, 1000, {"all-reduce of 1000", "barrier of 1"});
+}
+
+TEST_P(CommunicatorInPlace, RootsOperatorsTypesAndPlacesThatDifferAreFoundByEveryRank) {
+  const Call usual = [](Communicator& all, Buffer b) { all.reduce(b, ReduceOp::sum, Rank{0}); };
+  expect_found(usual, [](Communicator& all, Buffer b) { all.reduce(b, ReduceOp::sum, Rank{1}); }, 1000,
+               {"root 0", "root 1"});
+  expect_found(usual, [](Communicator& all, Buffer b) { all.reduce(b, ReduceOp::max, Rank{0}); }, 1000,
+               {"sum", "max"});
+  expect_found(usual,
+               [](Communicator& all, Buffer b) {
+                 all.reduce({b.data, b.count, DType::f32}, ReduceOp::sum, Rank{0});
+               },
+               1000, {"1000 int32", "1000 float32"});
+  expect_found(usual,
+               [](Communicator& all, Buffer b) {
+                 b.data = static_cast<std::byte*>(b.data) + 64;
+                 all.reduce(b, ReduceOp::sum, Rank{0});
+               },
+               1000, {"at byte 4096", "at byte 4160"});
+  expect_found([](Communicator& all, Buffer b) { all.broadcast(b, Rank{0}); },
+               [](Communicator& all, Buffer b) { all.broadcast(b, Rank{1}); }, 1000, {"root 0", "root 1"});
+}
+
+std::vector<Setting> settings_in_place() {
+  std::vector<Setting> in_place = settings();
+  std::erase_if(in_place, [](const Setting& s) { return s.way != Way::in_place; });
+  return in_place;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CommunicatorInPlace, ::testing::ValuesIn(settings_in_place()), setting_name);
+
+// By messages frames tell the length. Whoever reads one first says so and leaves the other alone.
+TEST(Communicator, CountsThatDifferAreFoundByMessagesInSharedMemory) {
+  for (const auto algorithm : {Algorithm::ring, Algorithm::direct}) {
+    std::atomic<int> found{0};
+    run({Way::shared_messages, algorithm}, 2, [&](Communicator& all) {
+      std::vector<std::int32_t> heap(all.rank() == Rank{1} ? 999 : 1000);
+      try {
+        all.all_reduce({heap.data(), heap.size(), DType::i32}, ReduceOp::sum);
+        ADD_FAILURE() << "rank " << to_int(all.rank());
+      } catch (const ProtocolError&) {
+        ++found;
+      } catch (const PeerLost&) {
+      }
+    });
+    EXPECT_GE(found, 1);
+  }
 }
 
 TEST(Communicator, GathersTextsOfDifferentLengths) {

@@ -22,8 +22,27 @@ void combine_at(const Work& work, const Chunk& chunk, std::size_t offset, std::s
   combine(work.buffer.type, work.op, into.data(), piece.data(), piece.size() / size_of(work.buffer.type));
 }
 
-std::size_t offset_in_arena(net::PeerMemory& memory, Rank self, const Buffer& buffer) {
-  return static_cast<std::size_t>(static_cast<std::byte*>(buffer.data) - memory.arena(self).data());
+std::string text_of(const net::Announcement& a) {
+  const auto byte = [&](int n) { return static_cast<int>(a.what >> (8 * n) & 0xff); };
+  return fmt::format("{} of {} {} ({}, {}, root {}, at byte {})", name_of(static_cast<Operation>(byte(0))),
+                     a.count, name_of(static_cast<DType>(byte(2))), name_of(static_cast<ReduceOp>(byte(3))),
+                     name_of(static_cast<Algorithm>(byte(1))), a.what >> 32, a.place);
+}
+
+// Waits until all have come to this work, and makes sure that it is the same for all. Returns the clock.
+std::uint64_t begin_together(const WorkInPlace& work, std::uint64_t clock) {
+  work.memory.announce(work.number, work.announcement);
+  work.memory.advance(++clock);  // what the buffer holds may be read
+  for (int r = 0; r < work.world; ++r) {
+    if (Rank{r} == work.self) continue;
+    work.memory.await(Rank{r}, clock, work.doing);
+    const auto theirs = work.memory.announced(Rank{r}, work.number);
+    if (theirs == work.announcement) [[likely]]
+      continue;
+    throw ProtocolError(fmt::format("ranks differ: rank {} has {}, rank {} has {}", to_int(work.self),
+                                    text_of(work.announcement), r, text_of(theirs)));
+  }
+  return clock;
 }
 
 // Messages that are combined into one place, several at once, must not be combined in the order of their
@@ -48,6 +67,13 @@ void run_round_apart(net::Transport& transport, const Work& work, const Round& r
 }
 
 }  // namespace
+
+net::Announcement make_announcement(Operation operation, Algorithm algorithm, const Buffer& buffer,
+                                    ReduceOp op, Rank root, std::size_t place) {
+  const auto byte = [](auto value, int n) { return static_cast<std::uint64_t>(value) << (8 * n); };
+  return {byte(operation, 0) | byte(algorithm, 1) | byte(buffer.type, 2) | byte(op, 3) | byte(root, 4),
+          buffer.count, place};
+}
 
 void run_by_messages(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch) {
   for (const Round& round : work.schedule.rounds) {
@@ -87,14 +113,14 @@ void all_reduce_by_swap(net::Transport& transport, const Work& work, std::vector
   combine_at(work, all, 0, theirs);
 }
 
-std::uint64_t run_in_place(net::PeerMemory& memory, Rank self, const Work& work, std::uint64_t clock) {
-  const std::size_t offset = offset_in_arena(memory, self, work.buffer);
-  memory.advance(++clock);  // here: what the buffer holds may be read
+std::uint64_t run_in_place(const WorkInPlace& work, std::uint64_t clock) {
+  net::PeerMemory& memory = work.memory;
+  clock = begin_together(work, clock);
   for (const Round& round : work.schedule.rounds) {
     for (const Receive& r : round.receives) {
       memory.await(r.peer, clock, work.doing);
       Buffer theirs = work.buffer;
-      theirs.data = memory.arena(r.peer).data() + offset;
+      theirs.data = memory.arena(r.peer).data() + work.announcement.place;
       const auto from = bytes_of(theirs, r.chunk);
       if (r.combine) {
         combine_at(work, r.chunk, 0, from);
@@ -108,26 +134,20 @@ std::uint64_t run_in_place(net::PeerMemory& memory, Rank self, const Work& work,
   return clock;
 }
 
-std::uint64_t all_reduce_one_pass(net::PeerMemory& memory, Rank self, int world, const Work& work,
-                                  std::uint64_t clock) {
-  const std::size_t offset = offset_in_arena(memory, self, work.buffer);
-  const Chunk part = equal_part(work.buffer.count, world, to_int(self));
-  const auto await_all = [&](std::uint64_t count) {
-    for (int r = 0; r < world; ++r) {
-      if (Rank{r} != self) memory.await(Rank{r}, count, work.doing);
-    }
-  };
-  memory.advance(++clock);
-  await_all(clock);
+std::uint64_t all_reduce_one_pass(const WorkInPlace& work, std::uint64_t clock) {
+  const Chunk part = equal_part(work.buffer.count, work.world, to_int(work.self));
+  clock = begin_together(work, clock);
   if (part.count > 0) {
+    const std::size_t offset = work.announcement.place + part.first * size_of(work.buffer.type);
     std::vector<void*> buffers;
-    for (int r = 0; r < world; ++r) {
-      buffers.push_back(memory.arena(Rank{r}).data() + offset + part.first * size_of(work.buffer.type));
-    }
-    combine_across(work.buffer.type, work.op, buffers, part.count, work.op == ReduceOp::average ? world : 1);
+    for (int r = 0; r < work.world; ++r) buffers.push_back(work.memory.arena(Rank{r}).data() + offset);
+    combine_across(work.buffer.type, work.op, buffers, part.count,
+                   work.op == ReduceOp::average ? work.world : 1);
   }
-  memory.advance(++clock);
-  await_all(clock);
+  work.memory.advance(++clock);
+  for (int r = 0; r < work.world; ++r) {
+    if (Rank{r} != work.self) work.memory.await(Rank{r}, clock, work.doing);
+  }
   return clock;
 }
 

@@ -15,6 +15,20 @@ struct Work {
   net::Activity doing;
 };
 
+// A work in memory that all ranks see. `clock` is the count of ticks that all ranks have behind them,
+// `number` that of works, `announcement` what ranks have to agree about.
+struct WorkInPlace : Work {
+  net::PeerMemory& memory;
+  Rank self;
+  int world;
+  std::uint64_t number;
+  net::Announcement announcement;
+};
+
+// `place` is where in its arena a rank has the buffer.
+net::Announcement make_announcement(Operation operation, Algorithm algorithm, const Buffer& buffer,
+                                    ReduceOp op, Rank root, std::size_t place);
+
 // `scratch` grows as needed and is kept by the caller from call to call.
 void run_by_messages(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch);
 
@@ -27,15 +41,19 @@ void all_reduce_by_swap(net::Transport& transport, const Work& work, std::vector
 // all ranks have behind them; returns the count after this. A rank ticks when it has come and after each
 // round.
 //
+// A rank that comes announces the work, ticks, waits until all have come and holds what each of them
+// announced against its own: if they differ, that is a ProtocolError, before a byte is read, and on every
+// rank, because none waits for more than that all have come. A rank may be in the next work while another
+// still looks at this one, but not in the one after that; so two announcements are kept.
+//
 // Round k of a rank: wait until whoever it receives from has come and done its rounds before k, combine or
 // copy straight out of their buffers, tick, and wait until whoever it sends to has done round k, because only
 // then may its own buffer change. A round without data for a rank still ticks, so that all clocks agree.
-std::uint64_t run_in_place(net::PeerMemory& memory, Rank self, const Work& work, std::uint64_t clock);
+std::uint64_t run_in_place(const WorkInPlace& work, std::uint64_t clock);
 
 // A direct all-reduce in place, in one pass over memory: when all have come, each rank combines its part of
 // all buffers and writes the result into all of them; then all wait for all. Averages are divided in the same
 // pass.
-std::uint64_t all_reduce_one_pass(net::PeerMemory& memory, Rank self, int world, const Work& work,
-                                  std::uint64_t clock);
+std::uint64_t all_reduce_one_pass(const WorkInPlace& work, std::uint64_t clock);
 
 }  // namespace tutti::collectives

@@ -5,8 +5,10 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/vector_body.hpp>
+#include <optional>
 #include <span>
 
+#include "base/deadline.h"
 #include "data/url.h"
 #include "data/web_stream.h"
 
@@ -25,11 +27,48 @@ struct Reply {
   std::string location;  // of a redirect; then there is no body
 };
 
-// One request on one connection.
+// Whether an answer gets on: asked after every piece of it.
+class Pace {
+ public:
+  Pace(const HttpLimits& limits, Clock::time_point started)
+      : limits_(limits), started_(started), window_began_(Clock::now()) {}
+
+  // Why it has to end, or nothing. `length` is how long the body will be at most.
+  std::optional<std::string> too_slow(std::size_t arrived, std::uint64_t length) {
+    const auto now = Clock::now();
+    in_window_ += arrived;
+    const auto total = limits_.total_base + std::chrono::seconds(length / limits_.total_bytes_per_second);
+    if (now - started_ > total) return fmt::format("it takes longer than {}", text(total));
+    if (now - window_began_ < limits_.window) return std::nullopt;
+    if (in_window_ < limits_.least_bytes_in_window) {
+      return fmt::format("it is too slow: {} bytes in {}, less than {}", in_window_, text(limits_.window),
+                         limits_.least_bytes_in_window);
+    }
+    window_began_ = now;
+    in_window_ = 0;
+    return std::nullopt;
+  }
+
+ private:
+  static std::string text(std::chrono::milliseconds time) {
+    return fmt::format("{} s", std::chrono::duration<double>(time).count());
+  }
+
+  const HttpLimits& limits_;
+  const Clock::time_point started_;
+  Clock::time_point window_began_;
+  std::uint64_t in_window_ = 0;
+};
+
+// One request on one connection, of a download that began at `started`.
 class Download {
  public:
-  Download(const Url& url, const HttpLimits& limits, const HttpProgress& progress)
-      : url_(url), progress_(progress), stream_(url, limits.step_timeout) {
+  Download(const Url& url, const HttpLimits& limits, const HttpProgress& progress, Clock::time_point started)
+      : url_(url),
+        limits_(limits),
+        progress_(progress),
+        stream_(url, limits.step_timeout),
+        pace_(limits, started) {
     parser_.body_limit(limits.max_bytes);
   }
 
@@ -76,10 +115,17 @@ class Download {
     const auto room = buffer_.prepare(kPiece);
     const std::size_t got = stream_.read({static_cast<std::byte*>(room.data()), room.size()});
     buffer_.commit(got);
-    if (got > 0) return;
+    if (got > 0) return check_pace(got);
     error = {};
     parser_.put_eof(error);
     if (error) explain(error);
+  }
+
+  void check_pace(std::size_t arrived) {
+    const bool known = parser_.is_header_done() && parser_.content_length();
+    if (const auto why = pace_.too_slow(arrived, known ? *parser_.content_length() : limits_.max_bytes)) {
+      fail(*why);
+    }
   }
 
   [[noreturn]] void explain(const beast::error_code& error) const {
@@ -105,8 +151,10 @@ class Download {
   }
 
   const Url& url_;
+  const HttpLimits& limits_;
   const HttpProgress& progress_;
   WebStream stream_;
+  Pace pace_;
   Parser parser_;
   beast::flat_buffer buffer_;
 };
@@ -115,9 +163,10 @@ class Download {
 
 std::vector<std::byte> http_get(const std::string& url, const HttpLimits& limits,
                                 const HttpProgress& progress) {
+  const auto started = Clock::now();
   Url at = parse_url(url);
   for (int hops = 0; hops <= limits.max_redirects; ++hops) {
-    Reply reply = Download(at, limits, progress).run();
+    Reply reply = Download(at, limits, progress, started).run();
     if (reply.location.empty()) return std::move(reply.body);
     at = follow(at, reply.location);
   }

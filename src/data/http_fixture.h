@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <functional>
@@ -49,6 +50,34 @@ class LocalServer {
   std::function<void(UniqueFd)> serve_;
   int port_ = 0;
   std::thread thread_;
+};
+
+// Answers whatever it is asked with `head` and then `piece` again and again, one every few milliseconds, as
+// often as it is told or until the other end hangs up.
+class TricklingServer {
+ public:
+  TricklingServer(std::string head, std::string piece, int times)
+      : head_(std::move(head)), piece_(std::move(piece)), times_(times) {}
+
+  std::string address() const { return fmt::format("http://127.0.0.1:{}", server_.port()); }
+
+ private:
+  void serve(const UniqueFd& client) const {
+    constexpr int kBetween = 3;  // milliseconds
+    send(client, head_);
+    for (int i = 0; i < times_; ++i) {
+      pollfd hung_up{client.get(), POLLRDHUP, 0};
+      if (::poll(&hung_up, 1, kBetween) != 0 || !send(client, piece_)) return;
+    }
+  }
+  static bool send(const UniqueFd& client, const std::string& text) {
+    return ::send(client.get(), text.data(), text.size(), MSG_NOSIGNAL) > 0;
+  }
+
+  std::string head_;
+  std::string piece_;
+  int times_;
+  LocalServer server_{[this](const UniqueFd& client) { serve(client); }};
 };
 
 // Answers "GET <target>" with exactly the bytes given for it, then closes; with 404 where there are none. An

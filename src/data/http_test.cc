@@ -114,6 +114,36 @@ TEST(Http, GivesUpOnASilentServer) {
             std::string::npos);
 }
 
+TEST(Http, GivesUpOnAServerThatSendsTooLittleInAWindow) {
+  HttpLimits limits{.max_bytes = 1000, .window = std::chrono::milliseconds(50), .least_bytes_in_window = 500};
+  const TricklingServer body(HttpServer::head("200 OK", 1000), "b", 1000);
+  const auto text = error_in(body.address() + "/f", limits);
+  EXPECT_NE(text.find("reading the answer: it is too slow: "), std::string::npos) << text;
+  EXPECT_NE(text.find(" bytes in 0.05 s, less than 500"), std::string::npos) << text;
+  const TricklingServer endless_head("HTTP/1.1 200 OK\r\nX: ", "x", 1000);
+  EXPECT_NE(error_in(endless_head.address() + "/f", limits).find("it is too slow: "), std::string::npos);
+}
+
+TEST(Http, GivesUpOnADownloadThatTakesTooLongInAll) {
+  const HttpLimits limits{.max_bytes = 1000,
+                          .least_bytes_in_window = 0,
+                          .total_base = std::chrono::milliseconds(50),
+                          .total_bytes_per_second = 1 << 20};
+  const TricklingServer server(HttpServer::head("200 OK", 1000), "b", 1000);
+  const auto text = error_in(server.address() + "/f", limits);
+  EXPECT_NE(text.find("reading the answer: it takes longer than 0.05 s"), std::string::npos) << text;
+}
+
+TEST(Http, SlowServerThatKeepsThePaceIsReadToItsEnd) {
+  const HttpLimits limits{.max_bytes = 100'000,
+                          .window = std::chrono::milliseconds(1),
+                          .least_bytes_in_window = 1,
+                          .total_base = std::chrono::milliseconds(0),
+                          .total_bytes_per_second = 100};  // 300 s for what comes
+  const TricklingServer server(HttpServer::head("200 OK", 30'000), std::string(1000, 'b'), 30);
+  EXPECT_EQ(get(server.address() + "/f", limits).size(), 30'000U);
+}
+
 TEST(Http, NamesAServerThatIsNotThere) {
   std::string address;
   { address = HttpServer(HttpServer::Answers{}).address(); }

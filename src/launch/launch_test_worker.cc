@@ -23,6 +23,16 @@ void exchange_forever(net::Transport& t) {
   while (true) t.transfer(out, in, {"all-reduce", "bucket 0"});
 }
 
+// A process that outlives us if nobody ends it, and holds our output open; in our group, or in one of its
+// own.
+pid_t start_child(bool apart) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  if (apart) ::setpgid(0, 0);
+  ::execlp("sleep", "sleep", "1000", nullptr);
+  ::_exit(127);
+}
+
 int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
   const std::string mode = job.payload.at("mode");
   const bool chosen = to_int(job.rank) == job.payload.value("rank", -1);
@@ -43,6 +53,11 @@ int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
   }
   const auto transport = launch::connect(job, report);
   if (mode == "fine") return 0;
+  if (mode.starts_with("child")) {
+    report.emit(observe::Note{"pid " + std::to_string(start_child(mode.ends_with("apart")))});
+    if (job.payload.value("stays", false)) exchange_forever(*transport);
+    return job.payload.value("code", 0);
+  }
   if (mode == "exit" && chosen) return job.payload.at("code");
   if (mode.starts_with("throw") && chosen) throw DataError("labels.idx: offset 8: label 12 is not below 10");
   if (mode == "kill" && chosen) ::raise(SIGKILL);

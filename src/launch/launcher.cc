@@ -15,6 +15,7 @@
 #include <fstream>
 
 #include "base/process.h"
+#include "launch/cores.h"
 #include "launch/spawn.h"
 #include "net/segment.h"
 #include "observe/event.h"
@@ -35,6 +36,12 @@ constexpr auto kTimeToStop = std::chrono::seconds(10);
 
 // How often the launcher looks whether a worker is stopped.
 constexpr auto kGlance = std::chrono::milliseconds(500);
+
+// When all workers have ended, what they wrote lies in their pipes. This long a pause in it, or this many
+// lines for each worker, is its end, even if somebody holds a pipe open or writes on: a process that has left
+// its worker's group is none that we can end.
+constexpr auto kRestOfOutput = std::chrono::seconds(2);
+constexpr int kMostLinesOfRest = 1 << 19;
 
 // A line longer than this is cut: nobody's output may fill our memory.
 constexpr std::size_t kLongestLine = 1 << 20;
@@ -85,6 +92,13 @@ bool is_stopped(pid_t pid) {
   return end_of_name != std::string::npos && text.compare(end_of_name, 3, ") T") == 0;
 }
 
+// A worker and whatever it has started: the group that spawn() gave it. Call it before the worker is waited
+// for, while its number cannot be another's. A worker that has not come to make its group is met alone.
+void kill_group(pid_t pid) {
+  ::kill(-pid, SIGKILL);
+  ::kill(pid, SIGKILL);
+}
+
 class Job {
  public:
   Job(const JobSpec& spec, const Listener& listener) : spec_(spec), listener_(listener) {}
@@ -103,6 +117,7 @@ class Job {
     start_all();
     look_after_stopped();
     io_.run();
+    read_rest_of_output();
     Outcome outcome;
     outcome.strangers = strangers_;
     outcome.interrupted_by = interrupted_by_;
@@ -147,7 +162,7 @@ class Job {
       segment_ = std::make_unique<net::Segment>(net::Segment::create(spec_.workers));
       job.local_segment_fd = segment_->fd();
     }
-    const auto shares = share_cores(allowed_cores(), processes_);
+    const auto shares = share_cores(read_cores(allowed_cores()), processes_);
     for (int r = 0; r < processes_; ++r) {
       job.rank = Rank{r};
       const Place place = spec_.places.empty() ? Place{} : spec_.places.at(static_cast<std::size_t>(r));
@@ -225,6 +240,7 @@ class Job {
 
   void on_death(std::size_t i) {
     int status = 0;
+    kill_group(workers_[i].pid);  // it has ended; what it has started has not
     ::waitpid(workers_[i].pid, &status, 0);
     workers_[i].pid = -1;
     workers_[i].death->close();
@@ -282,7 +298,7 @@ class Job {
       if (workers_[i].pid > 0) ends_[i].stopped = is_stopped(workers_[i].pid);
     }
     for (const Worker& w : workers_) {
-      if (w.pid > 0) ::kill(w.pid, SIGKILL);
+      if (w.pid > 0) kill_group(w.pid);
     }
   }
 
@@ -331,8 +347,9 @@ class Job {
     listener_.on_report(Rank{0}, to_json(observe::Event(observe::Note{text})));
   }
 
-  // All have ended: nothing but the rest of their output is left to wait for, then io_.run() returns.
+  // All have ended: io_.run() returns, and only the rest of their output is left to wait for.
   void wind_up() {
+    io_.stop();
     last_words_.cancel();
     glance_.cancel();
     signals_.cancel();
@@ -342,10 +359,15 @@ class Job {
     strangers_ += rendezvous_->strangers();
   }
 
+  void read_rest_of_output() {
+    io_.restart();
+    for (int i = 0; i < processes_ * kMostLinesOfRest && io_.run_one_for(kRestOfOutput) > 0; ++i) continue;
+  }
+
   void kill_all() {
     for (const Worker& w : workers_) {
       if (w.pid > 0) {
-        ::kill(w.pid, SIGKILL);
+        kill_group(w.pid);
         ::waitpid(w.pid, nullptr, 0);
       }
     }
@@ -377,18 +399,6 @@ class Job {
 
 int processes_of(const JobSpec& spec) {
   return spec.workers + (spec.colocate ? 0 : spec.servers);
-}
-
-std::vector<std::vector<int>> share_cores(const std::vector<int>& cores, int workers) {
-  const auto w = static_cast<std::size_t>(workers);
-  std::vector<std::vector<int>> shares(w);
-  if (cores.size() < w) return shares;
-  for (std::size_t i = 0; i < w; ++i) {
-    const auto first = cores.begin() + static_cast<std::ptrdiff_t>(cores.size() * i / w);
-    const auto last = cores.begin() + static_cast<std::ptrdiff_t>(cores.size() * (i + 1) / w);
-    shares[i].assign(first, last);
-  }
-  return shares;
 }
 
 Outcome run(const JobSpec& spec, const Listener& listener) {

@@ -56,10 +56,6 @@ struct Outcome {
   int interrupted_by = 0;       // the signal that ended the launcher's patience
 };
 
-// Which cores each worker gets: shares of the allowed ones while there is one for each, else none (the kernel
-// balances). A pure function.
-std::vector<std::vector<int>> share_cores(const std::vector<int>& cores, int workers);
-
 // Runs the job to its end. SIGINT, SIGTERM and SIGHUP stop it: at once, or, where the job saves when asked,
 // after its workers have saved and ended (net/status_board.h), for which they have kTimeToStop; a second
 // signal stops them at once. SIGUSR1 then asks for a checkpoint. Must be called from a thread that outlives

@@ -122,6 +122,40 @@ TEST_P(Launcher, OnlyRankThatIsStoppedEndsTheJobToo) {
   expect_all_gone(seen);
 }
 
+// The children of workers that have ended come to us, so that we can tell how each of them ended.
+TEST_P(Launcher, WhatAWorkerStartedEndsWithItAndHoldsUpNobody) {
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  for (const auto& payload : {nlohmann::json{{"mode", "child"}},                      // the worker ends well,
+                              nlohmann::json{{"mode", "child"}, {"code", 7}},         // or badly,
+                              nlohmann::json{{"mode", "child"}, {"stays", true}}}) {  // or is stopped
+    const bool stays = payload.value("stays", false);
+    Seen seen;
+    const Outcome o = run(job(GetParam(), 2, payload), listen_to(seen, [&](pid_t) {
+                            if (stays && seen.pids.size() == 4) ::kill(::getpid(), SIGTERM);
+                          }));
+    EXPECT_EQ(o.exit_code, stays ? 128 + SIGTERM : payload.value("code", 0)) << o.line;
+    ASSERT_EQ(seen.pids.size(), 4U);  // each worker, and its child
+    int killed = 0;
+    for (const pid_t pid : seen.pids) {
+      int status = 0;
+      if (::waitpid(pid, &status, 0) != pid) continue;  // a worker, which the launcher has waited for
+      EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+      ++killed;
+    }
+    EXPECT_EQ(killed, 2);
+  }
+}
+
+TEST_P(Launcher, OutputThatSomebodyElseHoldsOpenIsNotWaitedForWithoutEnd) {
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  Seen seen;
+  EXPECT_EQ(run(job(GetParam(), 1, {{"mode", "child apart"}}), listen_to(seen)).exit_code, 0);
+  EXPECT_EQ(seen.out[0], "hello|");
+  ASSERT_EQ(seen.pids.size(), 2U);
+  EXPECT_EQ(::kill(seen.pids[1], SIGKILL), 0);
+  EXPECT_EQ(::waitpid(seen.pids[1], nullptr, 0), seen.pids[1]);
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, Launcher, ::testing::Values("shm", "tcp"),
                          [](const auto& p) { return std::string(p.param); });
 
@@ -160,12 +194,6 @@ TEST(LauncherOnce, DeathOfTheLauncherLeavesNoWorker) {
   ::waitpid(launcher, nullptr, 0);
   // They end without anyone's help. Bounded by the test's own time limit.
   for (const pid_t w : workers) EXPECT_EQ(::waitpid(w, nullptr, 0), w);
-}
-
-TEST(ShareCores, NoTwoRanksShareACoreWhileThereAreEnough) {
-  EXPECT_EQ(share_cores({0, 1}, 2), (std::vector<std::vector<int>>{{0}, {1}}));
-  EXPECT_EQ(share_cores({0, 1, 4, 5, 6}, 2), (std::vector<std::vector<int>>{{0, 1}, {4, 5, 6}}));
-  EXPECT_EQ(share_cores({3}, 2), (std::vector<std::vector<int>>{{}, {}}));
 }
 
 }  // namespace

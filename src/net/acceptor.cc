@@ -53,6 +53,10 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
       if (!e) self->refuse();
     });
     read(hello_, [this] {
+      if (const auto refusal = net::refuse(hello_)) {
+        refusal_ = *refusal;
+        return write(refusal_, [this] { refuse(); });
+      }
       const auto challenge = answer(shared_->secret, hello_, shared_->self);
       if (!challenge) return refuse();
       challenge_ = *challenge;
@@ -110,6 +114,7 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
   Tcp::socket socket_;
   asio::steady_timer timer_;
   Hello hello_;
+  Refusal refusal_;
   Challenge challenge_;
   Response response_;
   Welcome welcome_;

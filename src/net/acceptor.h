@@ -35,7 +35,8 @@ class Acceptor {
 
   Tcp::endpoint endpoint() const;
 
-  // How many were closed because they sent something else, knew another secret, or were too slow.
+  // How many were closed because they sent something else, knew another secret, spoke another
+  // version, or were too slow.
   std::uint64_t strangers() const;
 
   // No more callers; pending ones are closed.

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
+#include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 #include <future>
 #include <set>
@@ -94,6 +95,20 @@ TEST_F(AcceptorTest, ClosesAndCountsAWrongSecret) {
   boost::asio::write(socket, boost::asio::buffer(std::string(sizeof(Response), 'r')));
   expect_closed(socket);
   EXPECT_EQ(strangers(), 2U);
+}
+
+TEST_F(AcceptorTest, TellsACallerOfAnotherVersionItsOwnAndClosesAndCountsIt) {
+  auto socket = connect_raw();
+  Hello hello = make_hello(Rank{1}, Rank{0});
+  hello.version = kProtocolVersion + 1;
+  boost::asio::write(socket, boost::asio::buffer(&hello, sizeof hello));
+  Refusal refusal;
+  refusal.version = 0;
+  boost::asio::read(socket, boost::asio::buffer(&refusal, sizeof refusal));
+  EXPECT_EQ(refusal, Refusal{});
+  expect_closed(socket);
+  EXPECT_EQ(strangers(), 1U);
+  EXPECT_TRUE(dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
 }
 
 TEST_F(AcceptorTest, TurnsAwayASecondCallerForOneRank) {

@@ -1,5 +1,6 @@
 #include "net/auth.h"
 
+#include <bit>
 #include <string_view>
 #include <vector>
 
@@ -41,6 +42,19 @@ std::optional<Challenge> answer(const Secret& secret, const Hello& hello, Rank s
   fill_random(challenge.nonce);
   challenge.proof = prove(secret, "listener", hello, challenge.nonce);
   return challenge;
+}
+
+std::optional<Refusal> refuse(const Hello& hello) {
+  if (hello.magic != Hello{}.magic || hello.version == kProtocolVersion) return std::nullopt;
+  return Refusal{};
+}
+
+std::optional<std::uint32_t> refused_by(const Challenge& received) {
+  const auto refusal = std::bit_cast<Refusal>(received);
+  const Refusal ours;
+  const bool is_one = refusal.magic == ours.magic && refusal.zeros == ours.zeros;
+  if (!is_one || refusal.version == kProtocolVersion) return std::nullopt;
+  return refusal.version;
 }
 
 std::optional<Response> respond(const Secret& secret, const Hello& hello, const Challenge& challenge) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+
 namespace tutti::net {
 namespace {
 
@@ -58,6 +60,45 @@ TEST(Auth, ForeignHelloGetsNoAnswer) {
   hello = make_hello(Rank{3}, Rank{1});
   hello.magic[0] = 'G';
   EXPECT_FALSE(answer(kSecret, hello, Rank{1}));
+}
+
+Challenge as_received(const Refusal& refusal) {
+  return std::bit_cast<Challenge>(refusal);
+}
+
+TEST(Auth, HelloOfAnotherVersionIsRefusedAndBothSidesKnowWhy) {
+  Hello hello = make_hello(Rank{3}, Rank{1});
+  EXPECT_FALSE(refuse(hello));
+  hello.version = kProtocolVersion + 1;
+  ASSERT_TRUE(refuse(hello));
+  EXPECT_EQ(refuse(hello)->version, kProtocolVersion);
+  Refusal from_another;
+  from_another.version = kProtocolVersion + 1;
+  EXPECT_EQ(refused_by(as_received(from_another)), kProtocolVersion + 1);
+}
+
+TEST(Auth, RefusalIsForOurOwnOnlyAndSaysNothingButTheVersion) {
+  Hello stranger = make_hello(Rank{3}, Rank{1});
+  stranger.version = kProtocolVersion + 1;
+  stranger.magic[0] = 'G';
+  EXPECT_FALSE(refuse(stranger));
+  // Whoever asks, and whatever else the hello says: the same bytes.
+  Hello one = make_hello(Rank{3}, Rank{1});
+  Hello other = make_hello(Rank{0}, Rank{7});
+  one.version = other.version = kProtocolVersion + 1;
+  EXPECT_EQ(refuse(one), refuse(other));
+}
+
+TEST(Auth, RefusalIsNoChallengeAndAChallengeNoRefusal) {
+  const Hello hello = make_hello(Rank{3}, Rank{1});
+  // A program from before there were refusals: it sees a listener that does not know the secret, and stops.
+  EXPECT_FALSE(respond(kSecret, hello, as_received(Refusal{})));
+  EXPECT_FALSE(refused_by(*answer(kSecret, hello, Rank{1})));
+  EXPECT_FALSE(refused_by(as_received(Refusal{})));  // our own version is none to be refused by
+  Refusal with_more;
+  with_more.version = kProtocolVersion + 1;
+  with_more.zeros[51] = std::byte{1};
+  EXPECT_FALSE(refused_by(as_received(with_more)));
 }
 
 }  // namespace

@@ -119,6 +119,10 @@ UniqueFd dial_once(const Endpoint& where, const Secret& secret, Rank self, Rank 
     write_exactly(fd.get(), bytes_of(hello), self, to, "authentication", deadline);
     read_exactly(fd.get(), bytes_of(challenge), self, to, "authentication", deadline);
     auto response = respond(secret, hello, challenge);
+    if (const auto version = refused_by(challenge); !response && version) {
+      throw ProtocolError(fmt::format("{} speaks version {} of the protocol, this program {}", who, *version,
+                                      kProtocolVersion));
+    }
     if (!response) throw AuthError(who + " does not know the job's secret");
     write_exactly(fd.get(), bytes_of(*response), self, to, "authentication", deadline);
     read_exactly(fd.get(), bytes_of(welcome), self, to, "authentication", deadline);

@@ -15,7 +15,7 @@ struct Endpoint {
 
 // A connected, authenticated socket, non-blocking and without delay. Retries while nobody listens yet or
 // the listener drops us undecided. Throws Timeout naming `to`, AuthError if the listener does not know the
-// secret or turns us away.
+// secret or turns us away, ProtocolError naming both versions if it is of another.
 UniqueFd dial(const Endpoint& where, const Secret& secret, Rank self, Rank to, Deadline deadline);
 
 // Exactly these bytes over a non-blocking socket. Throws Timeout, PeerLost.

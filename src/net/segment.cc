@@ -9,7 +9,7 @@
 namespace tutti::net {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x31474553'49545554;  // "TUTISEG1"
+constexpr std::uint64_t kMagic = 0x32474553'49545554;  // "TUTISEG2"
 
 constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
   return (n + unit - 1) / unit * unit;

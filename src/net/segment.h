@@ -27,9 +27,16 @@ struct alignas(64) Seat {
   // The bell: whoever changes something that this rank may be waiting for rings it, if somebody sleeps.
   alignas(64) std::atomic<std::uint32_t> bell{0};
   std::atomic<std::uint32_t> sleepers{0};
-  // How far the rank has come, see PeerMemory.
+  // How far the rank has come, and the last two works that it announced, see PeerMemory. All on one line: who
+  // has waited for the first has the rest at hand.
   alignas(64) std::atomic<std::uint64_t> progress{0};
+  struct Work {
+    std::atomic<std::uint64_t> what{0};
+    std::atomic<std::uint64_t> count{0};
+    std::atomic<std::uint64_t> place{0};
+  } works[2];
 };
+static_assert(sizeof(Seat) == 3 * 64);
 
 struct Channel {
   static constexpr std::size_t kCapacity = 256 << 10;

@@ -135,6 +135,20 @@ void SegmentTransport::await(Rank peer, std::uint64_t count, const Activity& doi
   }
 }
 
+// advance() makes the words seen, and await() sees them: here nothing is ordered.
+void SegmentTransport::announce(std::uint64_t number, const Announcement& next) {
+  Seat::Work& work = seat_.works[number % 2];
+  work.what.store(next.what, std::memory_order_relaxed);
+  work.count.store(next.count, std::memory_order_relaxed);
+  work.place.store(next.place, std::memory_order_relaxed);
+}
+
+Announcement SegmentTransport::announced(Rank peer, std::uint64_t number) {
+  const Seat::Work& work = segment_->seat(peer).works[number % 2];
+  return {work.what.load(std::memory_order_relaxed), work.count.load(std::memory_order_relaxed),
+          work.place.load(std::memory_order_relaxed)};
+}
+
 std::size_t SegmentTransport::put(Rank to, const Parts& parts) {
   Channel& channel = segment_->channel(rank(), to);
   const std::uint64_t before = channel.written.load(std::memory_order_relaxed);

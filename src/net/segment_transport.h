@@ -25,6 +25,8 @@ class SegmentTransport final : public StreamTransport, public PeerMemory {
   std::span<std::byte> arena(Rank owner) override { return segment_->arena(owner); }
   void advance(std::uint64_t count) override;
   void await(Rank peer, std::uint64_t count, const Activity& doing) override;
+  void announce(std::uint64_t number, const Announcement& next) override;
+  Announcement announced(Rank peer, std::uint64_t number) override;
 
  private:
   std::size_t put(Rank to, const Parts& parts) override;

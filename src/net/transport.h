@@ -51,12 +51,25 @@ struct Incoming {
 // counterpart at the same offset of each other's. Ranks keep step by counters: advance() publishes that this
 // rank has reached a count, await() waits for a peer to reach it. Writes before advance() are seen after
 // await().
+//
+// Nothing in memory says what it is or how long. So a rank announces what it is about to do before it
+// advances to do it, and whoever has waited for that holds the announcement against its own. What the words
+// mean is the caller's affair. Works are numbered; the announcements of the last two stay to be read.
+struct Announcement {
+  std::uint64_t what = 0;
+  std::uint64_t count = 0;
+  std::uint64_t place = 0;
+  bool operator==(const Announcement&) const = default;
+};
+
 class PeerMemory {
  public:
   virtual ~PeerMemory() = default;
   virtual std::span<std::byte> arena(Rank owner) = 0;
   virtual void advance(std::uint64_t count) = 0;
   virtual void await(Rank peer, std::uint64_t count, const Activity& doing) = 0;
+  virtual void announce(std::uint64_t number, const Announcement& next) = 0;
+  virtual Announcement announced(Rank peer, std::uint64_t number) = 0;
 };
 
 // Several threads may call a transport as long as no two of them send to one peer, or receive from one peer,

@@ -37,7 +37,7 @@ class Rendezvous {
 };
 
 // A rank's side: announces `mine` and returns every rank's endpoint. Blocks until all have come. Throws
-// Timeout, PeerLost, AuthError.
+// Timeout, PeerLost, AuthError, and ProtocolError where the rendezvous is of another version.
 std::vector<net::Endpoint> join(const net::Endpoint& rendezvous, const net::Secret& secret, Rank self,
                                 int world, const net::Endpoint& mine, Deadline deadline);
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 #include <thread>
 
@@ -51,6 +52,28 @@ TEST(Rendezvous, StrangersAndWrongSecretsDoNotDisturb) {
   garbage.connect({boost::asio::ip::make_address(where.host), where.port});
   boost::asio::write(garbage, boost::asio::buffer(std::string(1000, '\xff')));
   EXPECT_EQ(join(where, host.secret, Rank{0}, 1, {"127.0.0.1", 77}, Deadline::in(kPatience))[0].port, 77);
+}
+
+// The launcher of another version: reads a hello and answers as ours would if the numbers were swapped.
+TEST(Rendezvous, OfAnotherVersionIsSaidAtOnceWithBothVersions) {
+  boost::asio::io_context io;
+  net::Tcp::acceptor listener(io, {boost::asio::ip::address_v4::loopback(), 0});
+  const std::jthread other([&] {
+    net::Tcp::socket caller = listener.accept();
+    net::Hello hello;
+    boost::asio::read(caller, boost::asio::buffer(&hello, sizeof hello));
+    net::Refusal refusal;
+    refusal.version = 7;
+    boost::asio::write(caller, boost::asio::buffer(&refusal, sizeof refusal));
+  });
+  const net::Endpoint where{"127.0.0.1", listener.local_endpoint().port()};
+  try {
+    join(where, net::make_secret(), Rank{0}, 1, {"127.0.0.1", 1}, Deadline::in(kPatience));
+    ADD_FAILURE() << "it was let in";
+  } catch (const ProtocolError& e) {
+    EXPECT_EQ(e.what(), fmt::format("rank 0: 127.0.0.1:{} speaks version 7 of the protocol, this program {}",
+                                    where.port, net::kProtocolVersion));
+  }
 }
 
 TEST(Rendezvous, RankThatNeverComesIsATimeout) {
