@@ -21,6 +21,12 @@ bool has_root(Operation operation) {
 }
 
 Choice choose_on_network(Operation operation, std::uint64_t bytes, int world) {
+  const bool for_all = operation == Operation::all_reduce || operation == Operation::barrier;
+  if (for_all && one_shot(bytes, world)) {
+    return {Algorithm::direct,
+            fmt::format("{} is one message: everyone sends it to all {} others, in one round",
+                        human_bytes(bytes), world - 1)};
+  }
   if (operation == Operation::barrier) {
     return {Algorithm::tree, fmt::format("a barrier moves no data: fewest rounds for {} ranks", world)};
   }

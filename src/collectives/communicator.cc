@@ -25,6 +25,7 @@ constexpr std::size_t kMessage = 256 << 10;
 Communicator::Communicator(net::Transport& transport, std::optional<Algorithm> algorithm)
     : transport_(transport), algorithm_(algorithm) {
   token_ = allocate(sizeof(std::int32_t));
+  if (transport.peer_memory() != nullptr) copies_ = allocate(2 * kOneShotBytes);
 }
 
 std::span<std::byte> Communicator::allocate(std::size_t bytes) {
@@ -125,9 +126,17 @@ void Communicator::run_in_segments(Operation operation, Buffer buffer, ReduceOp 
     const Buffer segment{static_cast<std::byte*>(buffer.data) + part.first * size, part.count, buffer.type};
     const Plan& plan = this->plan(operation, algorithm, segment, root);
     const bool swap = plan.one_pass && world() == 2 && (op == ReduceOp::sum || op == ReduceOp::average);
-    bytes_sent_ += plan.sent_elements * size;
+    const bool at_once = !swap && plan.one_pass && one_shot(buffer.bytes(), world());
+    bytes_sent_ +=
+        at_once ? segment.bytes() * static_cast<std::size_t>(world() - 1) : plan.sent_elements * size;
     const Work work{plan.schedule, segment, op, doing};
-    swap ? all_reduce_by_swap(transport_, work, scratch_) : run_by_messages(transport_, work, scratch_);
+    if (swap) {
+      all_reduce_by_swap(transport_, work, scratch_);
+    } else if (at_once) {
+      all_reduce_in_one_shot(transport_, work, scratch_);
+    } else {
+      run_by_messages(transport_, work, scratch_);
+    }
   }
 }
 
@@ -140,7 +149,9 @@ void Communicator::run(Operation operation, Buffer buffer, ReduceOp op, Rank roo
   } else {
     const Algorithm algorithm = choice(operation, buffer.bytes()).algorithm;
     const Plan& plan = this->plan(operation, algorithm, buffer, root);
-    bytes_sent_ += plan.sent_elements * size_of(buffer.type);
+    const bool at_once = plan.one_pass && one_shot(buffer.bytes(), world());
+    bytes_sent_ += at_once ? buffer.bytes() * static_cast<std::size_t>(world() - 1)
+                           : plan.sent_elements * size_of(buffer.type);
     net::PeerMemory& memory = *transport_.peer_memory();
     const auto place =
         static_cast<std::size_t>(static_cast<std::byte*>(buffer.data) - memory.arena(rank()).data());
@@ -151,7 +162,9 @@ void Communicator::run(Operation operation, Buffer buffer, ReduceOp op, Rank roo
                            ++works_,
                            make_announcement(operation, algorithm, buffer, op, root, place)};
     if (plan.one_pass) {
-      clock_ = all_reduce_one_pass(work, clock_);
+      const auto copies_at = static_cast<std::size_t>(copies_.data() - memory.arena(rank()).data());
+      clock_ = at_once ? all_reduce_in_one_shot(work, copies_at, clock_, scratch_)
+                       : all_reduce_one_pass(work, clock_);
       return;  // averages are done
     }
     clock_ = run_in_place(work, clock_);

@@ -98,7 +98,8 @@ class Communicator {
   std::size_t arena_used_ = 0;
   std::vector<std::unique_ptr<void, void (*)(void*)>> owned_;  // allocations outside shared memory
   std::vector<std::byte> scratch_;
-  std::span<std::byte> token_;  // what a barrier reduces
+  std::span<std::byte> token_;   // what a barrier reduces
+  std::span<std::byte> copies_;  // of small buffers, in turn (executor.h)
   std::map<std::tuple<Operation, Algorithm, std::size_t, DType, Rank>, Plan> plans_;
   std::uint64_t clock_ = 0;  // rounds run in shared memory so far, the same on all ranks
   std::uint64_t works_ = 0;  // likewise, calls

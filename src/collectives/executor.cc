@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "net/stream_transport.h"
 
 namespace tutti::collectives {
 namespace {
@@ -113,6 +114,40 @@ void all_reduce_by_swap(net::Transport& transport, const Work& work, std::vector
   combine_at(work, all, 0, theirs);
 }
 
+namespace {
+
+// Rows of `scratch` for a buffer of each rank, on lines of their own.
+std::vector<void*> make_rows(std::vector<std::byte>& scratch, int world, std::size_t bytes) {
+  const std::size_t row = (bytes + net::kLine - 1) / net::kLine * net::kLine;
+  if (scratch.size() < row * static_cast<std::size_t>(world))
+    scratch.resize(row * static_cast<std::size_t>(world));
+  std::vector<void*> rows;
+  for (int r = 0; r < world; ++r) rows.push_back(scratch.data() + row * static_cast<std::size_t>(r));
+  return rows;
+}
+
+}  // namespace
+
+void all_reduce_in_one_shot(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch) {
+  const std::size_t bytes = work.buffer.bytes();
+  const auto rows = make_rows(scratch, transport.world(), bytes);
+  const auto mine = bytes_of(work.buffer, {0, work.buffer.count});
+  std::vector<net::Outgoing> out;
+  std::vector<net::Incoming> in;
+  for (int r = 0; r < transport.world(); ++r) {
+    const std::span row(static_cast<std::byte*>(rows[static_cast<std::size_t>(r)]), bytes);
+    if (Rank{r} == transport.rank()) {
+      std::ranges::copy(mine, row.begin());
+      continue;
+    }
+    out.push_back({Rank{r}, mine});
+    in.push_back({Rank{r}, row, bytes});
+  }
+  transport.transfer(out, in, work.doing);
+  combine_across(work.buffer.type, work.op, rows, work.buffer.count);
+  std::memcpy(work.buffer.data, rows[0], bytes);
+}
+
 std::uint64_t run_in_place(const WorkInPlace& work, std::uint64_t clock) {
   net::PeerMemory& memory = work.memory;
   clock = begin_together(work, clock);
@@ -148,6 +183,22 @@ std::uint64_t all_reduce_one_pass(const WorkInPlace& work, std::uint64_t clock) 
   for (int r = 0; r < work.world; ++r) {
     if (Rank{r} != work.self) work.memory.await(Rank{r}, clock, work.doing);
   }
+  return clock;
+}
+
+std::uint64_t all_reduce_in_one_shot(const WorkInPlace& work, std::size_t copies_at, std::uint64_t clock,
+                                     std::vector<std::byte>& scratch) {
+  const std::size_t bytes = work.buffer.bytes();
+  const std::size_t copy_at = copies_at + work.number % 2 * kOneShotBytes;
+  std::memcpy(work.memory.arena(work.self).data() + copy_at, work.buffer.data, bytes);
+  clock = begin_together(work, clock);
+  const auto rows = make_rows(scratch, work.world, bytes);
+  for (int r = 0; r < work.world; ++r) {
+    std::memcpy(rows[static_cast<std::size_t>(r)], work.memory.arena(Rank{r}).data() + copy_at, bytes);
+  }
+  combine_across(work.buffer.type, work.op, rows, work.buffer.count,
+                 work.op == ReduceOp::average ? work.world : 1);
+  std::memcpy(work.buffer.data, rows[0], bytes);
   return clock;
 }
 

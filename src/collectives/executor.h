@@ -37,6 +37,10 @@ void run_by_messages(net::Transport& transport, const Work& work, std::vector<st
 // comes waits in `scratch` until what was there has left.
 void all_reduce_by_swap(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch);
 
+// A direct all-reduce of a buffer that is small enough for one_shot(): each sends all it has to all others
+// and combines what comes, in the order of ranks. An average is left to be divided.
+void all_reduce_in_one_shot(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch);
+
 // The buffer lies in the rank's arena, at the same offset on every rank. `clock` is the count of ticks that
 // all ranks have behind them; returns the count after this. A rank ticks when it has come and after each
 // round.
@@ -55,5 +59,12 @@ std::uint64_t run_in_place(const WorkInPlace& work, std::uint64_t clock);
 // all buffers and writes the result into all of them; then all wait for all. Averages are divided in the same
 // pass.
 std::uint64_t all_reduce_one_pass(const WorkInPlace& work, std::uint64_t clock);
+
+// The same for a buffer that is small enough for one_shot(): each lays a copy where all can read it, and when
+// all have come everyone combines the copies for itself. There are two places for copies, from `copies_at` in
+// the arena, used in turn: who lays the next but one has seen everybody come for the next, and so be through
+// with this.
+std::uint64_t all_reduce_in_one_shot(const WorkInPlace& work, std::size_t copies_at, std::uint64_t clock,
+                                     std::vector<std::byte>& scratch);
 
 }  // namespace tutti::collectives
