@@ -21,14 +21,9 @@ bool has_root(Operation operation) {
 }
 
 Choice choose_on_network(Operation operation, std::uint64_t bytes, int world) {
-  const bool for_all = operation == Operation::all_reduce || operation == Operation::barrier;
-  if (for_all && one_shot(bytes, world)) {
-    return {Algorithm::direct,
-            fmt::format("{} is one message: everyone sends it to all {} others, in one round",
-                        human_bytes(bytes), world - 1)};
-  }
   if (operation == Operation::barrier) {
-    return {Algorithm::tree, fmt::format("a barrier moves no data: fewest rounds for {} ranks", world)};
+    return {Algorithm::halving_doubling,
+            fmt::format("a barrier moves no data: fewest rounds for {} ranks", world)};
   }
   // A ring moves one rank's part in a round; so does each link of a chain, nearly.
   const bool small = bytes / static_cast<std::uint64_t>(world) < kLatencyBytes;
@@ -38,8 +33,9 @@ Choice choose_on_network(Operation operation, std::uint64_t bytes, int world) {
             each + (has_root(operation) ? " is bandwidth-bound: pieces follow each other in a chain"
                                         : " is bandwidth-bound: least traffic, neighbours only")};
   }
+  const bool whole = operation == Operation::all_reduce && bytes <= kTinyBytes;
   return {has_root(operation) ? Algorithm::tree : Algorithm::halving_doubling,
-          each + " is latency-bound: log2 N rounds each way"};
+          each + (whole ? " is latency-bound: log2 N rounds" : " is latency-bound: log2 N rounds each way")};
 }
 
 }  // namespace

@@ -10,14 +10,17 @@
 
 namespace tutti::collectives {
 
-// An all-reduce of at most so much among at most so many ranks is made in one shot: everyone gets everyone's
-// whole buffer and combines all of them itself. More to read and add than any other way, and only one wait
-// for the others, which is what so little data costs. (Two waits at 4 ranks on 2 cores ran at 0.8 of Open
-// MPI's speed.)
-inline constexpr std::size_t kOneShotBytes = 4096;
-inline constexpr int kOneShotRanks = 8;
+// What is so small costs only the waits for others, so it is moved as a whole, as often as it takes to wait
+// least.
+//
+// By messages: partners exchange all they have and both combine it, in log2 N rounds, where halving and
+// doubling take twice as many to move less.
+inline constexpr std::uint64_t kTinyBytes = 4096;
+// In shared memory: everyone reads everyone's and combines all of them itself, after one wait instead of two.
+// That is N times the reading, so of little together.
+inline constexpr std::uint64_t kOneShotBytes = 8192;
 constexpr bool one_shot(std::uint64_t bytes, int world) {
-  return bytes <= kOneShotBytes && world <= kOneShotRanks;
+  return bytes * static_cast<std::uint64_t>(world) <= kOneShotBytes;
 }
 
 // What lies between the ranks: memory that all of them map, or links that carry messages.

@@ -109,6 +109,8 @@ const Communicator::Plan& Communicator::plan(Operation operation, Algorithm algo
   plan.sent_elements = elements_sent(plan.schedule);
   const bool reduces_for_all = operation == Operation::all_reduce || operation == Operation::barrier;
   plan.one_pass = reduces_for_all && algorithm == Algorithm::direct;
+  const bool tiny = algorithm == Algorithm::halving_doubling && buffer.bytes() <= kTinyBytes;
+  plan.doubling = reduces_for_all && (tiny || (algorithm == Algorithm::direct && world() == 2));
   return plans_.emplace(key, std::move(plan)).first->second;
 }
 
@@ -125,16 +127,14 @@ void Communicator::run_in_segments(Operation operation, Buffer buffer, ReduceOp 
     const Chunk part = equal_part(buffer.count, static_cast<int>(segments), static_cast<int>(i));
     const Buffer segment{static_cast<std::byte*>(buffer.data) + part.first * size, part.count, buffer.type};
     const Plan& plan = this->plan(operation, algorithm, segment, root);
-    const bool swap = plan.one_pass && world() == 2 && (op == ReduceOp::sum || op == ReduceOp::average);
-    const bool at_once = !swap && plan.one_pass && one_shot(buffer.bytes(), world());
-    bytes_sent_ +=
-        at_once ? segment.bytes() * static_cast<std::size_t>(world() - 1) : plan.sent_elements * size;
     const Work work{plan.schedule, segment, op, doing};
-    if (swap) {
-      all_reduce_by_swap(transport_, work, scratch_);
-    } else if (at_once) {
-      all_reduce_in_one_shot(transport_, work, scratch_);
+    // The least of -0 and 0 depends on their order; a sum does not, nor does a barrier's number.
+    const bool commutes = op == ReduceOp::sum || op == ReduceOp::average || operation == Operation::barrier;
+    if (plan.doubling && commutes) {
+      bytes_sent_ += bytes_sent_by_doubling(rank(), world(), segment.bytes());
+      all_reduce_by_doubling(transport_, work, scratch_);
     } else {
+      bytes_sent_ += plan.sent_elements * size;
       run_by_messages(transport_, work, scratch_);
     }
   }
@@ -163,8 +163,7 @@ void Communicator::run(Operation operation, Buffer buffer, ReduceOp op, Rank roo
                            make_announcement(operation, algorithm, buffer, op, root, place)};
     if (plan.one_pass) {
       const auto copies_at = static_cast<std::size_t>(copies_.data() - memory.arena(rank()).data());
-      clock_ = at_once ? all_reduce_in_one_shot(work, copies_at, clock_, scratch_)
-                       : all_reduce_one_pass(work, clock_);
+      clock_ = at_once ? all_reduce_in_one_shot(work, copies_at, clock_) : all_reduce_one_pass(work, clock_);
       return;  // averages are done
     }
     clock_ = run_in_place(work, clock_);

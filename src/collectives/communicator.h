@@ -84,6 +84,7 @@ class Communicator {
     Schedule schedule;
     std::uint64_t sent_elements = 0;
     bool one_pass = false;  // a direct all-reduce in shared memory: reduce and spread in one go
+    bool doubling = false;  // by messages, whole buffers
   };
 
   void run(Operation operation, Buffer buffer, ReduceOp op, Rank root, std::string_view label);

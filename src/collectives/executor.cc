@@ -1,10 +1,10 @@
 #include "collectives/executor.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/error.h"
-#include "net/stream_transport.h"
 
 namespace tutti::collectives {
 namespace {
@@ -102,50 +102,58 @@ void run_by_messages(net::Transport& transport, const Work& work, std::vector<st
   }
 }
 
-void all_reduce_by_swap(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch) {
-  const Rank peer{1 - to_int(transport.rank())};
+namespace {
+
+// Who plays with whom where a world is no power of two: the first ranks pair up, and of each pair the even
+// one plays for both. N = 6: 1 hands over to 0 and 3 to 2; 0, 2, 4 and 5 play, from seats 0 to 3.
+struct Doubling {
+  Doubling(Rank r, int world)
+      : rank(to_int(r)),
+        seats(static_cast<int>(std::bit_floor(static_cast<unsigned>(world)))),
+        extra(world - seats) {}
+  bool paired() const { return rank < 2 * extra; }
+  bool watches() const { return paired() && rank % 2 == 1; }
+  int seat() const { return paired() ? rank / 2 : rank - extra; }
+  Rank rank_of(int seat) const { return Rank{seat < extra ? 2 * seat : seat + extra}; }
+
+  int rank;
+  int seats;
+  int extra;
+};
+
+}  // namespace
+
+void all_reduce_by_doubling(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch) {
   const Chunk all{0, work.buffer.count};
   const auto mine = bytes_of(work.buffer, all);
   if (scratch.size() < mine.size()) scratch.resize(mine.size());
   const auto theirs = std::span(scratch).first(mine.size());
-  const net::Outgoing out[] = {{peer, mine}};
-  const net::Incoming in[] = {{peer, theirs, theirs.size()}};
-  transport.transfer(out, in, work.doing);
-  combine_at(work, all, 0, theirs);
-}
-
-namespace {
-
-// Rows of `scratch` for a buffer of each rank, on lines of their own.
-std::vector<void*> make_rows(std::vector<std::byte>& scratch, int world, std::size_t bytes) {
-  const std::size_t row = (bytes + net::kLine - 1) / net::kLine * net::kLine;
-  if (scratch.size() < row * static_cast<std::size_t>(world))
-    scratch.resize(row * static_cast<std::size_t>(world));
-  std::vector<void*> rows;
-  for (int r = 0; r < world; ++r) rows.push_back(scratch.data() + row * static_cast<std::size_t>(r));
-  return rows;
-}
-
-}  // namespace
-
-void all_reduce_in_one_shot(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch) {
-  const std::size_t bytes = work.buffer.bytes();
-  const auto rows = make_rows(scratch, transport.world(), bytes);
-  const auto mine = bytes_of(work.buffer, {0, work.buffer.count});
-  std::vector<net::Outgoing> out;
-  std::vector<net::Incoming> in;
-  for (int r = 0; r < transport.world(); ++r) {
-    const std::span row(static_cast<std::byte*>(rows[static_cast<std::size_t>(r)]), bytes);
-    if (Rank{r} == transport.rank()) {
-      std::ranges::copy(mine, row.begin());
-      continue;
-    }
-    out.push_back({Rank{r}, mine});
-    in.push_back({Rank{r}, row, bytes});
+  const Doubling game(transport.rank(), transport.world());
+  if (game.watches()) {
+    const Rank player{game.rank - 1};
+    net::send(transport, player, mine, work.doing);
+    return net::receive(transport, player, mine, work.doing);
   }
-  transport.transfer(out, in, work.doing);
-  combine_across(work.buffer.type, work.op, rows, work.buffer.count);
-  std::memcpy(work.buffer.data, rows[0], bytes);
+  const Rank watcher{game.rank + 1};
+  if (game.paired()) {
+    net::receive(transport, watcher, theirs, work.doing);
+    combine_at(work, all, 0, theirs);
+  }
+  for (int apart = 1; apart < game.seats; apart *= 2) {
+    const Rank peer = game.rank_of(game.seat() ^ apart);
+    const net::Outgoing out[] = {{peer, mine}};
+    const net::Incoming in[] = {{peer, theirs, theirs.size()}};
+    transport.transfer(out, in, work.doing);
+    combine_at(work, all, 0, theirs);
+  }
+  if (game.paired()) net::send(transport, watcher, mine, work.doing);
+}
+
+std::uint64_t bytes_sent_by_doubling(Rank rank, int world, std::uint64_t bytes) {
+  const Doubling game(rank, world);
+  if (game.watches()) return bytes;
+  const auto rounds = static_cast<std::uint64_t>(std::countr_zero(static_cast<unsigned>(game.seats)));
+  return bytes * (rounds + (game.paired() ? 1 : 0));
 }
 
 std::uint64_t run_in_place(const WorkInPlace& work, std::uint64_t clock) {
@@ -186,19 +194,17 @@ std::uint64_t all_reduce_one_pass(const WorkInPlace& work, std::uint64_t clock) 
   return clock;
 }
 
-std::uint64_t all_reduce_in_one_shot(const WorkInPlace& work, std::size_t copies_at, std::uint64_t clock,
-                                     std::vector<std::byte>& scratch) {
-  const std::size_t bytes = work.buffer.bytes();
+std::uint64_t all_reduce_in_one_shot(const WorkInPlace& work, std::size_t copies_at, std::uint64_t clock) {
   const std::size_t copy_at = copies_at + work.number % 2 * kOneShotBytes;
-  std::memcpy(work.memory.arena(work.self).data() + copy_at, work.buffer.data, bytes);
+  const auto copy_of = [&](int rank) { return work.memory.arena(Rank{rank}).data() + copy_at; };
+  std::memcpy(copy_of(to_int(work.self)), work.buffer.data, work.buffer.bytes());
   clock = begin_together(work, clock);
-  const auto rows = make_rows(scratch, work.world, bytes);
-  for (int r = 0; r < work.world; ++r) {
-    std::memcpy(rows[static_cast<std::size_t>(r)], work.memory.arena(Rank{r}).data() + copy_at, bytes);
+  // In the order of ranks, for the same bits everywhere.
+  std::memcpy(work.buffer.data, copy_of(0), work.buffer.bytes());
+  for (int r = 1; r < work.world; ++r) {
+    combine(work.buffer.type, work.op, work.buffer.data, copy_of(r), work.buffer.count);
   }
-  combine_across(work.buffer.type, work.op, rows, work.buffer.count,
-                 work.op == ReduceOp::average ? work.world : 1);
-  std::memcpy(work.buffer.data, rows[0], bytes);
+  if (work.op == ReduceOp::average) divide(work.buffer.type, work.buffer.data, work.buffer.count, work.world);
   return clock;
 }
 

@@ -32,14 +32,15 @@ net::Announcement make_announcement(Operation operation, Algorithm algorithm, co
 // `scratch` grows as needed and is kept by the caller from call to call.
 void run_by_messages(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch);
 
-// A direct all-reduce of two ranks: each sends all it has and adds what comes. As many bytes as a round of
-// reduce-scatter and one of all-gather, in one round. For sums, which do not depend on the order of two; what
-// comes waits in `scratch` until what was there has left.
-void all_reduce_by_swap(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch);
-
-// A direct all-reduce of a buffer that is small enough for one_shot(): each sends all it has to all others
-// and combines what comes, in the order of ranks. An average is left to be divided.
-void all_reduce_in_one_shot(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch);
+// An all-reduce of whole buffers: partners send each other all they have, and each combines what comes with
+// its own; then the same with partners twice as far away, until all have all. Between two ranks that is one
+// round, and as many bytes as any other way; among more it is the fewest rounds, for buffers that are tiny.
+// In worlds that are no power of two some ranks first hand theirs to a neighbour, and get the result back.
+// For what does not depend on the order of two; what comes waits in `scratch` until what was there has left.
+// Averages are left to be divided.
+void all_reduce_by_doubling(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch);
+// The bytes that this rank sends in it.
+std::uint64_t bytes_sent_by_doubling(Rank rank, int world, std::uint64_t bytes);
 
 // The buffer lies in the rank's arena, at the same offset on every rank. `clock` is the count of ticks that
 // all ranks have behind them; returns the count after this. A rank ticks when it has come and after each
@@ -64,7 +65,6 @@ std::uint64_t all_reduce_one_pass(const WorkInPlace& work, std::uint64_t clock);
 // all have come everyone combines the copies for itself. There are two places for copies, from `copies_at` in
 // the arena, used in turn: who lays the next but one has seen everybody come for the next, and so be through
 // with this.
-std::uint64_t all_reduce_in_one_shot(const WorkInPlace& work, std::size_t copies_at, std::uint64_t clock,
-                                     std::vector<std::byte>& scratch);
+std::uint64_t all_reduce_in_one_shot(const WorkInPlace& work, std::size_t copies_at, std::uint64_t clock);
 
 }  // namespace tutti::collectives
