@@ -283,6 +283,7 @@ class Job {
   // A peer's deadline finds a stopped rank while it is waited for. When nobody waits (it is the only one, or
   // the last), only we can see that it does not run.
   void look_after_stopped() {
+    if (alive_ == 0) return;  // the timer had run out when wind_up() came to cancel it
     for (Worker& w : workers_) {
       if (w.pid <= 0 || !is_stopped(w.pid)) {
         w.stopped_since.reset();
