@@ -129,5 +129,32 @@ TEST_F(Program, SharedMemoryJobsListenOnNoPort) {
   EXPECT_EQ(running.wait().code, 0);
 }
 
+TEST_F(Program, RunsWithoutStandardInputOutputAndError) {
+  for (const char* transport : {"shm", "tcp"}) {
+    const Ended e =
+        run(train({"--workers", "2", "--transport", transport, "--steps", "4", "--no-evaluate"}), [] {
+          for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
+        });
+    EXPECT_EQ(e.code, 0);
+    EXPECT_TRUE(fs::exists(out() / "summary.json"));
+    remove_tree(out());
+  }
+  // One of them, of which our own descriptors would take the place.
+  const Ended e = run(train({"--steps", "4", "--no-evaluate"}), [] { ::close(STDIN_FILENO); });
+  EXPECT_EQ(e.code, 0) << e.error;
+}
+
+TEST_F(Program, OutputThatCannotBeWrittenIsSaidAndTheRunDone) {
+  const auto to_a_full_disk = [] { ::dup2(::open("/dev/full", O_WRONLY), STDOUT_FILENO); };
+  for (const auto& command : {std::vector<std::string>{"models"}, std::vector<std::string>{"--version"},
+                              train({"--workers", "2", "--steps", "4", "--no-evaluate"})}) {
+    const Ended e = run(command, to_a_full_disk);
+    EXPECT_EQ(e.code, 1) << command[0];
+    EXPECT_EQ(std::ranges::count(e.error, '\n'), 1) << e.error;
+    EXPECT_NE(e.error.find("standard output"), std::string::npos) << e.error;
+  }
+  EXPECT_EQ(summary()["steps"], 4);
+}
+
 }  // namespace
 }  // namespace tutti
