@@ -136,6 +136,8 @@ void SegmentTransport::await(Rank peer, std::uint64_t count, const Activity& doi
 
 // advance() makes the words seen, and await() sees them: here nothing is ordered.
 void SegmentTransport::announce(std::uint64_t number, const Announcement& next) {
+  // Works repeat. A store that changes nothing would still take the line from those who wait on it.
+  if (announced(rank(), number) == next) return;
   Seat::Work& work = seat_.works[number % 2];
   work.what.store(next.what, std::memory_order_relaxed);
   work.count.store(next.count, std::memory_order_relaxed);
