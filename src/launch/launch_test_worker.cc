@@ -27,8 +27,8 @@ void exchange_forever(net::Transport& t) {
 // own.
 pid_t start_child(bool apart) {
   const pid_t child = ::fork();
+  if (apart) ::setpgid(child, child);  // from both sides, so that it is so when either goes on
   if (child != 0) return child;
-  if (apart) ::setpgid(0, 0);
   ::execlp("sleep", "sleep", "1000", nullptr);
   ::_exit(127);
 }
