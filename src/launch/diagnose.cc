@@ -59,6 +59,10 @@ Verdict diagnose(const std::vector<RankEnd>& ends) {
     return {1, fmt::format("{} was killed by {}{}", who(ends, e->rank), signal_name(e->signal),
                            witnesses(ends, e->rank))};
   }
+  // What others say then, even of themselves, only follows from it: their collectives were cut short. It says
+  // who, and where.
+  const auto nonfinite = [](const RankEnd& x) { return x.failure && x.failure->kind == Kind::nonfinite; };
+  if (const auto* e = first_by_order(ends, nonfinite)) return {e->exit_code, e->failure->what};
   if (const auto* e = first_by_order(ends, [](const RankEnd& x) { return x.failure && !blames_a_peer(x); })) {
     return {e->exit_code, fmt::format("{} failed: {}", who(ends, e->rank), e->failure->what)};
   }

@@ -43,6 +43,22 @@ TEST(Diagnose, OwnFailureComesBeforeThoseItCaused) {
   EXPECT_EQ(v.line, "rank 2 failed: labels: file x offset 9");
 }
 
+TEST(Diagnose, ANumberThatIsNoneIsTheCauseWhateverOthersSay) {
+  const auto failed = [](int rank, int order, const std::exception& e) {
+    RankEnd end = ended(rank, order, 1);
+    end.failure = failure_from_json(to_json(failure_of(e)));
+    end.exit_code = exit_code_of(*end.failure);
+    return end;
+  };
+  const auto v = diagnose({failed(0, 1, RunError("rank 0: cancelled")),
+                           blaming(2, 2, Kind::peer_lost, 1, "all-reduce of bucket 0, step 17"),
+                           failed(1, 3, NonFinite(Rank{1}, 17, "the loss is nan"))});
+  EXPECT_EQ(v.exit_code, 1);
+  EXPECT_EQ(v.line,
+            "rank 1: step 17: the loss is nan; a smaller --lr may help, --on-nonfinite skip goes on without "
+            "such steps");
+}
+
 TEST(Diagnose, InACircleOfWaitingTheSilentOneIsToBlame) {
   RankEnd stopped{.rank = Rank{2}, .stopped = true};
   const auto v =

@@ -116,6 +116,7 @@ Failure failure_of(const std::exception& e) {
   const std::string text = e.what();
   Failure f{Failure::Kind::run, text.substr(0, text.find('\n')), std::nullopt};
   if (dynamic_cast<const UsageError*>(&e) != nullptr) f.kind = Failure::Kind::usage;
+  if (dynamic_cast<const NonFinite*>(&e) != nullptr) f.kind = Failure::Kind::nonfinite;
   if (const auto* lost = dynamic_cast<const PeerLost*>(&e))
     f = {Failure::Kind::peer_lost, e.what(), lost->fault};
   if (const auto* timeout = dynamic_cast<const Timeout*>(&e))

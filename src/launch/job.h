@@ -30,7 +30,7 @@ struct WorkerJob {
   int local_segment_fd = -1;  // the workers' own, beside tcp
   net::Endpoint rendezvous;   // for tcp
   std::string address;        // where the rank listens, for tcp
-  int board_fd = -1;  // where all ranks show how they are (net/status_board.h)
+  int board_fd = -1;          // where all ranks show how they are (net/status_board.h)
   int report_fd = -1;
   std::chrono::milliseconds timeout{30'000};
   bool own_core = false;  // nobody else needs the core that waits: a short spin beats a sleep
@@ -51,7 +51,7 @@ inline constexpr const char* kStrangers = "strangers";
 
 // Why a worker failed, as it travels to the launcher.
 struct Failure {
-  enum class Kind { run, usage, peer_lost, timeout };
+  enum class Kind { run, usage, peer_lost, timeout, nonfinite };
   Kind kind = Kind::run;
   std::string what;
   std::optional<PeerFault> fault;  // of peer_lost and timeout
