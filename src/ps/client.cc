@@ -174,7 +174,7 @@ std::vector<ServerReport> Client::say_goodbye(bool another_follows) {
   return reports;
 }
 
-void Client::push(std::size_t bucket, double lr, Answering answering) {
+void Client::push(std::size_t bucket, double lr, Answering answering, Bringing bringing) {
   {
     const std::scoped_lock lock(mutex_);
     if (failure_) return;  // wait() will say it
@@ -184,7 +184,7 @@ void Client::push(std::size_t bucket, double lr, Answering answering) {
       pieces_[id].away = true;
       pieces_[id].sent = false;
       ++lacking_[bucket];
-      queue_.emplace_back([this, id, lr, answering] { send_piece(id, lr, answering); });
+      queue_.emplace_back([this, id, lr, answering, bringing] { send_piece(id, lr, answering, bringing); });
     }
   }
   changed_.notify_all();
@@ -232,10 +232,12 @@ void Client::send_gradients() {
   }
 }
 
-void Client::send_piece(std::size_t id, double lr, Answering answering) {
+void Client::send_piece(std::size_t id, double lr, Answering answering, Bringing bringing) {
+  const bool is_void = bringing == Bringing::nothing;
   Header header{.verb = Verb::push,
                 .piece = static_cast<std::uint32_t>(id),
                 .slot = static_cast<std::uint32_t>(answering),
+                .flags = is_void ? Header::kVoid : 0,
                 .lr = lr};
   Piece p;
   {
@@ -245,11 +247,13 @@ void Client::send_piece(std::size_t id, double lr, Answering answering) {
     header.version = track.version;
     header.sequence = ++sequence_;
     ++under_way_;
-    bytes_sent_ += p.count * sizeof(float);
+    if (!is_void) bytes_sent_ += p.count * sizeof(float);
   }
   const auto gradients = part(buckets_[p.bucket].gradients, p);
   const Activity doing{"pushing gradients"};
-  if (transport_.peer_memory() != nullptr) {
+  if (is_void) {
+    send(transport_, server_rank(p.server), header, {}, doing);
+  } else if (transport_.peer_memory() != nullptr) {
     header.memory_at = place_in_arena(gradients.data());
     send(transport_, server_rank(p.server), header, {}, doing);
   } else {

@@ -45,9 +45,11 @@ HeldPieces::Held& HeldPieces::find(Rank from, const Header& header) {
 void HeldPieces::on_push(Rank from, const Header& header) {
   Held& held = find(from, header);
   const auto w = static_cast<std::size_t>(to_int(from));
-  const Ruling ruling = held.ledger->on_push(push_of(from, header));
+  Ruling ruling = held.ledger->on_push(push_of(from, header));
   const bool keep = ruling.gradient == Ruling::Gradient::keep;
   take_gradient(from, header, held, keep);
+  std::erase_if(ruling.update_from,
+                [&](int other) { return held.gradients[static_cast<std::size_t>(other)].empty(); });
   if (!ruling.repeated) held.answering[w] = Answering{header.slot};
   if (keep) held.lr[w] = desk_.rate_of(header, ruling);
   desk_.count(ruling);
@@ -57,6 +59,14 @@ void HeldPieces::on_push(Rank from, const Header& header) {
 // A gradient that does not count is read all the same, into nowhere: the next message stands behind it.
 void HeldPieces::take_gradient(Rank from, const Header& header, Held& held, bool keep) {
   const auto w = static_cast<std::size_t>(to_int(from));
+  if (header.is_void()) {
+    if (header.bytes != 0 || desk_.options.role == Role::mean) {
+      throw ProtocolError(fmt::format("worker {}: a push of nothing with {} bytes, or where means are made",
+                                      to_int(from), header.bytes));
+    }
+    if (keep) held.gradients[w] = {};
+    return;
+  }
   if (net::PeerMemory* memory = desk_.transport.peer_memory()) {
     const auto gradients = gradients_in(*memory, from, header, held.count);
     if (keep) held.gradients[w] = gradients;

@@ -33,7 +33,7 @@ class HeldPieces {
     std::span<float> values;  // parameters, or mean gradients
     std::vector<std::vector<float>> state;
     std::vector<std::vector<float>> inbox;          // by worker: gradients that travelled
-    std::vector<std::span<const float>> gradients;  // by worker: where each lies
+    std::vector<std::span<const float>> gradients;  // by worker: where each lies; empty: void
     std::vector<Answering> answering;               // by worker
     std::vector<double> lr;                         // by worker
     Patience patience;

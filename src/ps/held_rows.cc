@@ -44,9 +44,11 @@ HeldRows::Held& HeldRows::find(Rank from, const Header& header) {
 void HeldRows::on_push(Rank from, const Header& header) {
   Held& held = find(from, header);
   const auto w = static_cast<std::size_t>(to_int(from));
-  const Ruling ruling = held.ledger.on_push(push_of(from, header));
+  Ruling ruling = held.ledger.on_push(push_of(from, header));
   const bool keep = ruling.gradient == Ruling::Gradient::keep;
   receive_rows(from, header, held, keep ? held.inbox[w] : unwanted_);
+  std::erase_if(ruling.update_from,
+                [&](int other) { return held.inbox[static_cast<std::size_t>(other)].is_void; });
   if (keep) held.lr[w] = desk_.rate_of(header, ruling);
   desk_.count(ruling);
   follow(held, ruling);
@@ -73,6 +75,10 @@ void HeldRows::receive_row_numbers(Rank from, const Header& header, const Held& 
 }
 
 void HeldRows::receive_rows(Rank from, const Header& header, const Held& held, Inbox& into) {
+  if (header.is_void() && header.slot != 0) {
+    throw ProtocolError(fmt::format("worker {}: {} rows of nothing", to_int(from), header.slot));
+  }
+  into.is_void = header.is_void();
   receive_row_numbers(from, header, held, into.rows);
   const std::size_t floats = into.rows.size() * held.part.width;
   if (net::PeerMemory* memory = desk_.transport.peer_memory()) {
@@ -87,6 +93,7 @@ void HeldRows::receive_rows(Rank from, const Header& header, const Held& held, I
 
 void HeldRows::follow(Held& held, const Ruling& ruling) {
   if (!ruling.update_from.empty()) update(held, ruling.update_from);
+  held.gate->version = held.ledger.version();  // also where all pushes were void
   std::vector<float> nothing;
   for (const Answer& a : ruling.answers) {
     desk_.report.max_lead = std::max(desk_.report.max_lead, a.lead);
@@ -107,7 +114,6 @@ void HeldRows::update(Held& held, const std::vector<int>& from) {
   const WriteLock lock(*held.gate, Deadline::in(options.timeout));
   optim::step_rows(options.optimizer, held.lr[static_cast<std::size_t>(from[0])], held.ledger.version(),
                    held.part.width, mean.rows, held.values, mean.values, state);
-  held.gate->version = held.ledger.version();
 }
 
 // In shared memory workers read rows themselves, but for the first.

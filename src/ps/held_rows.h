@@ -32,6 +32,7 @@ class HeldRows {
     std::vector<std::uint32_t> rows;  // places, from the part's first
     std::span<const float> gradients;
     std::vector<float> travelled;  // gradients, where memory is not shared
+    bool is_void = false;
   };
   struct Held {
     std::uint32_t id = 0;
