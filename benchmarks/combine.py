@@ -51,18 +51,22 @@ def median_step(run):
 
 
 def read_training(folder):
-    """{(who, workers): {"step_ms", "samples_per_second", "exposed_ms"}}, samples/s from the median step for all."""
+    """{(who, workers): {"step_ms", "samples_per_second", "exposed_ms", "finite_check"}}, samples/s from the median step
+    for all; the check as a part of its own run's step."""
     samples = {}
     for path in sorted(glob.glob(os.path.join(folder, "round-*", "train-*.json"))):
         who, workers = re.fullmatch(r"train-(\w+)-(\d+)\.json", os.path.basename(path)).groups()
         run = read_json(path)
-        samples.setdefault((who, int(workers)), []).append((median_step(run), run.get("exposed_exchange_ms")))
+        check = run["finite_check_ms"] / median_step(run) if "finite_check_ms" in run else None
+        samples.setdefault((who, int(workers)), []).append((median_step(run), run.get("exposed_exchange_ms"), check))
     cells = {}
     for (who, workers), runs in samples.items():
         step = statistics.median(run[0] for run in runs)
         exposed = [run[1] for run in runs if isinstance(run[1], (int, float))]
+        checks = [run[2] for run in runs if run[2] is not None]
         cells[who, workers] = {"step_ms": step, "samples_per_second": workers * BATCH * 1000 / step,
-                               "exposed_ms": statistics.median(exposed) if exposed else None}
+                               "exposed_ms": statistics.median(exposed) if exposed else None,
+                               "finite_check": statistics.median(checks) if checks else None}
     return cells
 
 
@@ -122,6 +126,16 @@ def training_target(text, ours, theirs, wanted):
     return {"text": text, "wanted": wanted, "measure": measure, "value": lambda found: found, "say": "{:.2f}".format}
 
 
+def finite_check_target(text, ours):
+    """A hundredth of a step over what the check takes of it."""
+    def measure(_, cells, *__):
+        check = cells.get(ours, {}).get("finite_check")
+        return 0.01 / check if check else None
+
+    return {"text": text, "wanted": 1.0, "measure": measure, "value": lambda found: found,
+            "say": lambda found: f"{found:.2f} ({1 / found:.2f} % of a step)"}
+
+
 def workload_target(text, ratio):
     """The worst of the networks."""
     def measure(*parts):
@@ -177,6 +191,8 @@ TARGETS = [
     training_target("training, `allreduce`, 2 workers: PyTorch DDP with Gloo's samples/s", ("tutti", 2), ("torch", 2),
                     1.6),
     training_target("training, `allreduce`, 2 workers: our own samples/s with 1", ("tutti", 2), ("tutti", 1), 1.85),
+    finite_check_target("training, `allreduce`, 2 workers: 1 % of a step, over looking for numbers that are none",
+                        ("tutti", 2)),
     workload_target("larger networks, 1 process: PyTorch eager's samples/s", speed_ratio),
     workload_target("larger networks, 1 process: PyTorch eager's peak memory, over ours", memory_ratio),
     emulated_target("ring, emulated hosts at 1 Gbit/s: what the links allow", 0.95,

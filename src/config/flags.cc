@@ -68,6 +68,8 @@ void add_recipe_flags(CLI::App& app, TrainConfig& c) {
       "part of a label that a classifier's training loss gives to all classes alike");
   add(app, "clip-norm", c.clip_norm,
       "how long the gradient of all parameters together may be; 0: as long as it is");
+  add(app, "on-nonfinite", c.on_nonfinite,
+      "what to do about a loss or gradient that is NaN or infinite: stop the run | skip the step");
 }
 
 // What learns, and from what.

@@ -49,7 +49,8 @@ struct TrainConfig {
   double min_lr = 0;                  // cosine
   std::int64_t schedule_steps = 0;    // cosine; 0: the whole run
   double label_smoothing = 0;
-  double clip_norm = 0;  // 0: no clipping
+  double clip_norm = 0;               // 0: no clipping
+  std::string on_nonfinite = "stop";  // stop | skip
   std::uint64_t seed = 1;
 
   int servers = 0;  // 0: none, or what the strategy needs

@@ -231,6 +231,10 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
   refuse_if(c.local_aggregation && (!sync || c.backup_workers > 0),
             "--local-aggregation is for ps-sync without --backup-workers");
   refuse_if(
+      c.local_aggregation && c.server_role == "update" && c.on_nonfinite == "skip",
+      "--on-nonfinite skip needs a whole gradient before any of it leaves, which --local-aggregation does "
+      "not have where servers update; use --server-role sum");
+  refuse_if(
       !c.partitions.empty() && !exchange::takes_rows(strategy, tuning_of(c)),
       fmt::format("--partitions {} is for strategies that exchange embedding tables by rows: ps-* whose "
                   "servers update, without --local-aggregation, and hybrid{}{}",

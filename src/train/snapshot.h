@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,10 @@ Snapshot snapshot_model(const grad::Buckets& buckets, const grad::Tables& tables
                         Hold hold);
 Snapshot snapshot_optimizer(const grad::Buckets& buckets, const grad::Tables& tables,
                             exchange::Updater& updater, Hold hold);
+
+// The first tensor with a number that is none (NaN or infinite), in words: "conv1.weight holds nan (first at
+// element 3)". Such a snapshot is never saved.
+std::optional<std::string> first_nonfinite(const Snapshot& snapshot);
 
 // Fills model and optimizer state from a verified checkpoint. Throws DataError that names what is missing or
 // of another shape; nothing is changed then.

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 
 #include "base/error.h"
@@ -18,6 +19,7 @@
 #include "train/plan.h"
 #include "train/replica.h"
 #include "train/routing.h"
+#include "train/skips.h"
 #include "train/summary.h"
 
 namespace tutti::train {
@@ -220,10 +222,12 @@ class Trainer {
     const auto index = static_cast<std::int64_t>(batch.step);
     const double lr = optim::rate(plan_.schedule, index);
     replica_->updater.begin_step(index + 1, lr);
+    skips_.before_step(replica_->updater.finite());
     const auto computing = Clock::now();
     const auto loss = compute(batch);
     look_ahead(loader);
     exchange().finish_step();
+    skips_.after_step(replica_->updater.finite(), index + 1, all_.rank());
     const auto end = Clock::now();
     const auto times = exchange().times();
 
@@ -231,7 +235,8 @@ class Trainer {
     series_.compute.push_back(milliseconds(end - computing - times.exposed));
     series_.exchange.push_back(milliseconds(times.busy));
     series_.exposed.push_back(milliseconds(times.exposed));
-    if (loss) series_.loss.push_back(*loss);
+    series_.finite_check.push_back(milliseconds(replica_->updater.finite().time()));
+    if (loss && std::isfinite(*loss)) series_.loss.push_back(*loss);
     series_.samples += static_cast<std::int64_t>(batch.count);
     order_.update(std::as_bytes(batch.samples));
     emit(observe::StepDone{.step = strategy_.apart ? exchange().steps_done() : index + 1,
@@ -264,10 +269,15 @@ class Trainer {
 
   // The loss.
   double forward_and_backward(const data::Batch& batch) {
-    return passes_.run(batch, [this](std::size_t phase) {
-      if (phase > 0 && !pacer_) exchange().finish_phase(phase - 1);
-      replica_->buckets.begin_phase(phase);
-    });
+    return passes_.run(
+        batch,
+        [this](std::size_t phase) {
+          if (phase > 0 && !pacer_) exchange().finish_phase(phase - 1);
+          replica_->buckets.begin_phase(phase);
+        },
+        [this](std::size_t phase, double loss) {
+          if (!pacer_) replica_->updater.finite().loss(phase, loss);
+        });
   }
 
   // Between steps; the last one is followed by conclude().
@@ -339,6 +349,9 @@ class Trainer {
                             .epoch = plan_.epoch_of(done - 1) + 1,
                             .samples = evaluation_->samples,
                             .figures = evaluation_->figures});
+    if (const double loss = evaluation_->figures.at("loss"); !std::isfinite(loss)) {
+      refuse_nonfinite(done, fmt::format("the test loss is {}", std::isnan(loss) ? "nan" : "inf"));
+    }
     if (target_ && !reached_after_ && target_->reached_by(*evaluation_)) {
       reached_after_ = milliseconds(Clock::now() - training_since_) / 1000.0;
       emit(observe::Note{
@@ -346,13 +359,31 @@ class Trainer {
     }
   }
 
+  void refuse_nonfinite(std::int64_t done, const std::string& what) {
+    if (!replica_->updater.finite().skips()) throw NonFinite(all_.rank(), done, what);
+    emit(observe::Note{fmt::format("step {}: {}", done, what)});
+  }
+
   void save(std::int64_t done) {
     const auto model = snapshot_model(replica_->buckets, replica_->tables, buffers_, hold_);
     const auto optimizer = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater, hold_);
+    for (const Snapshot* s : {&model, &optimizer}) {
+      if (const auto what = first_nonfinite(*s))
+        return refuse_nonfinite(done, *what + ", no checkpoint of it");
+    }
     const auto path =
         checkpoint::save(config_.out, done, model.views(), optimizer.views(),
                          {{"config", config_}, {"version", kVersion}, {"routes", routing_.routes()}});
     emit(observe::CheckpointSaved{done, path.string()});
+  }
+
+  // What workers that skip steps on their own have not told yet.
+  void say_who_skipped(const std::vector<RankReport>& ranks) {
+    for (std::size_t r = 1; r < ranks.size(); ++r) {
+      if (ranks[r].skipped_steps == 0) continue;
+      emit(observe::Note{fmt::format("rank {} skipped {} steps; the first, {}", r, ranks[r].skipped_steps,
+                                     ranks[r].first_skipped)});
+    }
   }
 
   std::string digest_of_model() {
@@ -366,7 +397,10 @@ class Trainer {
     mine.parameters_sha256 = digest_of_model();
     mine.samples_sha256 = to_hex(order_.digest());
     mine.peak_memory_bytes = observe::peak_memory_bytes();
+    mine.skipped_steps = skips_.count();
+    mine.first_skipped = skips_.first();
     const auto ranks = gather_reports(all_, mine);
+    if (!together_) say_who_skipped(ranks);
     if (config_.trace) write_trace(all_, trace_, std::filesystem::path(config_.out) / "trace.json");
     if (!first()) return nullptr;
     auto s = make_summary({.config = config_,
@@ -379,7 +413,8 @@ class Trainer {
                            .wall_seconds = milliseconds(Clock::now() - born_) / 1000.0,
                            .evaluation = evaluation_,
                            .target = target_,
-                           .seconds_to_target = reached_after_},
+                           .seconds_to_target = reached_after_,
+                           .skips_together = together_},
                           ranks);
     s.update(exchange().report());
     s["parameter_bytes"] = models::count_parameters(*model_) * static_cast<std::int64_t>(sizeof(float));
@@ -419,6 +454,8 @@ class Trainer {
   const std::vector<models::Phase> phases_ = model_->phases();
   Passes passes_{{config_, info_, phases_, plan_.micro_batch, all_.world(), all_.rank(), trace_}};
   const Buffers buffers_{*model_};
+  Skips skips_{buffers_, together_ ? &all_ : nullptr,
+               [this](std::string line) { emit(observe::Note{std::move(line)}); }};
   Routing routing_{{*model_, strategy_, tuning_, all_, config_.servers,
                     [this](std::string line) { emit(observe::Note{std::move(line)}); }}};
   std::optional<PartitionSearch> search_ =
