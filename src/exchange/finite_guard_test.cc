@@ -484,8 +484,8 @@ TEST_P(FiniteRows, TheTableIsNamed) {
 TEST(FiniteRowsAlone, WorkersThatDecideAloneLeaveOutTheirOwnRows) {
   for (const auto medium : {net::Medium::memory, net::Medium::sockets}) {
     for (const char* strategy : {"ps-async", "ps-ssp"}) {
-      expect_skipped(
-          {.where = {strategy, medium, 1, 2}, .fault = Fault{.tensor = "words.weight"}, .with_table = true});
+      const Case where{strategy, medium, 1, 2};
+      expect_skipped({.where = where, .fault = Fault{.tensor = "words.weight"}, .with_table = true});
     }
   }
 }
