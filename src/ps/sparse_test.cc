@@ -176,7 +176,7 @@ TEST_P(SparseServers, AMeanIsFormedOfRowsThatAreNotVoid) {
                         .first_server = 3,
                         .servers = 2,
                         .policy = {.workers = 3},
-                        .optimizer = {.kind = optim::Kind::adam, .lr = 0.01}};
+                        .optimizer = {.kind = optim::Kind::momentum, .lr = 0.01}};  // sees the scale
   for (const int bringing : {2, 1, 0}) {
     const auto outcome = train(GetParam(), o, 2, 20, bringing);
     const auto expected = reference(o.optimizer, bringing, 20);
