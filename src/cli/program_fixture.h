@@ -83,7 +83,13 @@ class Program : public ::testing::Test {
 
   Ended run(const std::vector<std::string>& arguments) { return Running(root(), arguments).wait(); }
 
-  std::vector<std::string> train(const std::vector<std::string>& more, const char* data = "mnist") const {
+  // Into out(), whatever an earlier run has left there.
+  std::vector<std::string> train(std::vector<std::string> more, const char* data = "mnist") const {
+    more.emplace_back("--overwrite");
+    return train_into_out(more, data);
+  }
+  std::vector<std::string> train_into_out(const std::vector<std::string>& more,
+                                          const char* data = "mnist") const {
     std::vector<std::string> all = {"train", "--data", data,           "--batch",   "16", "--lr",
                                     "0.001", "--out",  out().string(), "--threads", "1"};
     all.insert(all.end(), more.begin(), more.end());

@@ -160,7 +160,16 @@ void add_outcome_flags(CLI::App& app, TrainConfig& c) {
       "steps between checkpoints; 0: after each epoch and at the end");
   add_switch(app, "no-checkpoint", c.no_checkpoint, "save no checkpoint, not even at the end");
   add(app, "out", c.out, "run folder; default runs/<model>-<strategy>-<time>");
-  add(app, "resume", c.resume, "run folder whose last checkpoint to go on from");
+  add(app, "resume", c.resume,
+      "run folder whose newest whole checkpoint to go on from, or one of its checkpoints/step-N | auto: go "
+      "on "
+      "in --out if there is something, begin if not");
+  add_switch(app, "overwrite", c.overwrite,
+             "remove from --out what an earlier run left there; files of others are never touched");
+  add(app, "restarts", c.restarts,
+      "times that a run which fails is started again from its last checkpoint, after pauses of 1 to 30 "
+      "seconds")
+      ->check(not_negative, "");
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ namespace tutti::config {
   X(partitions) X(sync_every) X(moving_rate) X(pace_ms) X(device_tflops) X(slow) X(emulate)               \
   X(sync_batchnorm) X(device) X(precision) X(transport) X(algorithm) X(memory_format)                     \
   X(bucket_bytes) X(threads) X(timeout_s) X(no_evaluate) X(evaluate_every)  \
-  X(until) X(trace) X(tensorboard) X(checkpoint_every) X(no_checkpoint) X(out) X(resume)
+  X(until) X(trace) X(tensorboard) X(checkpoint_every) X(no_checkpoint) X(out) X(resume)      \
+  X(overwrite) X(restarts)
 // clang-format on
 
 namespace {
@@ -117,6 +118,9 @@ void validate(const TrainConfig& c) {
   require(c.checkpoint_every >= 0, "checkpoint-every", "at least 1", c.checkpoint_every);
   require(c.checkpoint_every == 0 || !c.no_checkpoint, "checkpoint-every",
           "left out where --no-checkpoint is given", c.checkpoint_every);
+  require(c.restarts >= 0 && c.restarts <= 1000, "restarts", "between 0 and 1000", c.restarts);
+  require(!c.overwrite || c.resume != "auto", "overwrite",
+          "left out where --resume auto is given, which goes on with what is there", c.overwrite);
   require(c.bucket_bytes >= 1, "bucket-bytes", "at least 1", c.bucket_bytes);
   require(c.servers >= 0 && c.servers <= 1024, "servers", "between 1 and 1024", c.servers);
   require(c.server_role == "auto" || c.server_role == "update" || c.server_role == "sum", "server-role",

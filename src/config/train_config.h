@@ -87,7 +87,9 @@ struct TrainConfig {
   std::int64_t checkpoint_every = 0;  // steps; 0: after each epoch and at the end
   bool no_checkpoint = false;         // neither then nor at the end
   std::string out;                    // empty: runs/<model>-<strategy>-<time>
-  std::string resume;                 // a run folder
+  std::string resume;                 // a run folder, a step folder, or auto
+  bool overwrite = false;             // what an earlier run left in `out`
+  int restarts = 0;                   // times that a run which fails is started again
 
   bool operator==(const TrainConfig&) const = default;
 };

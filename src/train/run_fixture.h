@@ -2,6 +2,7 @@
 #pragma once
 
 #include "net/inproc.h"
+#include "train/run_folder.h"
 #include "train/trainer.h"
 
 namespace tutti::train::fixture {

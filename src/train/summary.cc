@@ -63,6 +63,8 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
   const auto& config = run.config;
   const double count = static_cast<double>(ranks.size());
   const double seconds = std::ranges::max_element(ranks, {}, &RankReport::seconds)->seconds;
+  // A run that was killed at its end and goes on has made no step.
+  const auto per_second = [&](double count_of) { return seconds > 0 ? count_of / seconds : 0.0; };
   Sha256 order;
   for (const RankReport& r : ranks) order.update(r.samples_sha256);
   nlohmann::json s = {
@@ -75,9 +77,9 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
       {"batch_per_worker", run.plan.batch},
       {"seed", config.seed},
       {"reproducible", false},
-      {"samples_per_second", mean(ranks, &RankReport::samples) * count / seconds},
-      {"steps_per_second", static_cast<double>(run.steps - run.first_step) / seconds},
-      {"gradients_per_second", mean(ranks, &RankReport::steps) * count / seconds},
+      {"samples_per_second", per_second(mean(ranks, &RankReport::samples) * count)},
+      {"steps_per_second", per_second(static_cast<double>(run.steps - run.first_step))},
+      {"gradients_per_second", per_second(mean(ranks, &RankReport::steps) * count)},
       {"steps_per_worker", list(ranks, &RankReport::steps)},
       {"pace_ms", config.pace_ms},
       {"slow", config.slow},
@@ -99,7 +101,7 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
       {"machine", observe::describe_machine()},
       {"config", config},
       {"version", kVersion}};
-  if (config.pace_ms == 0) s["train_loss"] = mean(ranks, &RankReport::train_loss);
+  if (config.pace_ms == 0 && seconds > 0) s["train_loss"] = mean(ranks, &RankReport::train_loss);
   if (run.words_a_sample > 0) {
     s["words_per_second"] = s["samples_per_second"].get<double>() * static_cast<double>(run.words_a_sample);
   }

@@ -64,7 +64,7 @@ class Trainer {
                                      .first_step = static_cast<std::uint64_t>(setup_.first_step),
                                      .end_step = static_cast<std::uint64_t>(plan_.total_steps + ahead),
                                      .augment = augment_of(config_)});
-    next_ = loader.next();
+    if (loader.has_next()) next_ = loader.next();  // a run that was killed at its end has no step left
     routing_.decide([&] { return model_->rows_read(passes_.tensors_of(*next_)); }, setup_.routes);
     start_from_the_same_weights();
     training_since_ = Clock::now();
@@ -349,9 +349,11 @@ class Trainer {
   void save(std::int64_t done) {
     const auto model = snapshot_model(replica_->buckets, replica_->tables, buffers_, hold_);
     const auto optimizer = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater, hold_);
-    const auto path =
-        checkpoint::save(config_.out, done, model.views(), optimizer.views(),
-                         {{"config", config_}, {"version", kVersion}, {"routes", routing_.routes()}});
+    const auto path = checkpoint::save(config_.out, done, model.views(), optimizer.views(),
+                                       {{"config", config_},
+                                        {"version", kVersion},
+                                        {"routes", routing_.routes()},
+                                        {"data_sha256", setup_.data_sha256}});
     emit(observe::CheckpointSaved{done, path.string()});
   }
 
@@ -382,6 +384,9 @@ class Trainer {
                            .seconds_to_target = reached_after_},
                           ranks);
     s.update(exchange().report());
+    s["data_sha256"] = setup_.data_sha256;
+    s["restarts"] = setup_.restarts.size();
+    if (!setup_.restarts.empty()) s["restart_causes"] = setup_.restarts;
     s["parameter_bytes"] = models::count_parameters(*model_) * static_cast<std::int64_t>(sizeof(float));
     s["collectives"] = nlohmann::json::array();
     for (const auto& [operation, choice] : exchange::collectives_of(strategy_, all_, first_bucket_bytes())) {
