@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/crypto.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/program_fixture.h"
 
@@ -16,11 +17,17 @@ namespace fs = std::filesystem;
 
 class RunFolderOfProgram : public Program {
  protected:
+  static std::string digest_of(const fs::path& file) {
+    const std::string text = read_file(file);
+    return sha256_hex(std::as_bytes(std::span(text)));
+  }
+
+  // Digests, so that a difference is short to read.
   std::map<std::string, std::string> contents(const fs::path& folder) const {
     std::map<std::string, std::string> files;
     for (const auto& entry : fs::recursive_directory_iterator(folder)) {
       if (entry.is_regular_file() && entry.path().filename() != ".tutti-lock")
-        files[entry.path().string()] = read_file(entry.path());
+        files[entry.path().string()] = digest_of(entry.path());
     }
     return files;
   }
