@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "net/stall.h"
 
 namespace tutti::net {
 namespace {
@@ -34,6 +35,8 @@ struct StatusBoard::Header {
 struct StatusBoard::Entry {
   alignas(64) std::atomic<std::uint64_t> beats{0};
   std::atomic<std::uint64_t> progress{0};
+  std::atomic<std::uint32_t> waiting{0};  // threads
+  std::atomic<std::uint32_t> signed_off{0};
   std::atomic<std::uint32_t> dropped{0};
   std::atomic<std::uint32_t> meeting{0};     // that it has come to
   std::atomic<std::uint32_t> takes_part{0};  // in meetings up to this one, as was settled
@@ -121,6 +124,26 @@ std::string StatusBoard::doing(Rank rank) const {
   return text;
 }
 
+void StatusBoard::begin_wait(Rank self) const {
+  entry(self).waiting.fetch_add(1, std::memory_order_relaxed);
+}
+
+void StatusBoard::end_wait(Rank self) const {
+  entry(self).waiting.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void StatusBoard::sign_off(Rank self) const {
+  entry(self).signed_off.store(1);
+}
+
+bool StatusBoard::waiting(Rank rank) const {
+  return entry(rank).waiting.load(std::memory_order_relaxed) != 0;
+}
+
+bool StatusBoard::signed_off(Rank rank) const {
+  return entry(rank).signed_off.load() != 0;
+}
+
 std::uint64_t StatusBoard::beats(Rank rank) const {
   return entry(rank).beats.load(std::memory_order_relaxed);
 }
@@ -200,20 +223,16 @@ std::vector<Rank> StatusBoard::meet(Rank self, int workers, std::uint32_t number
                                     std::string_view what) const {
   entry(self).meeting.store(number);
   advance(self);
-  auto seen = progress_of_all();
-  auto since = Clock::now();
+  const Waiting waiting(*this, self);
+  Stall stall(*this, timeout);
   while (true) {
     if (auto all = participants(self, workers, number)) return *all;
-    const auto now_seen = progress_of_all();
-    if (now_seen != seen) {
-      seen = now_seen;
-      since = Clock::now();
-    } else if (Clock::now() - since > timeout) {
+    if (stall.over()) {
       Rank missing = first_left(workers);
       for (int r = 0; r < workers; ++r) {
         if (!dropped(Rank{r}) && entry(Rank{r}).meeting.load() < number) missing = Rank{r};
       }
-      throw Timeout({self, missing, std::string(what), elapsed_ms(since)});
+      throw Timeout({self, missing, std::string(what), stall.standing_ms()});
     }
     std::this_thread::sleep_for(kGlance);
   }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "net/stall.h"
 #include "net/transport.h"
 
 namespace tutti::net {
@@ -32,7 +33,7 @@ struct alignas(kLine) FrameHeader {
 static_assert(sizeof(FrameHeader) == kLine);
 
 struct TransportOptions {
-  // A peer that makes no progress for so long is given up.
+  // A wait is given up when nobody in the job has made progress for so long (net/stall.h).
   Clock::duration timeout = std::chrono::seconds(30);
   // Whether each rank has a core to itself. A wait then spins for a moment before it sleeps; else it gives
   // the core to whoever it waits for.
@@ -89,10 +90,20 @@ class StreamTransport : public Transport {
   // Throws RunError if cancel() was called.
   void check_cancelled(const Activity& doing) const;
 
-  // Ends a wait for `peer` that began at `since`: throws if it was cancelled, if the peer is lost or if the
-  // time is over. How long the caller may sleep before it asks again is the result.
-  Clock::duration check_wait(Rank peer, std::optional<Rank> lost, Clock::time_point since,
-                             const Activity& doing);
+  // A wait for peers that has come to sleeping.
+  struct Wait {
+    explicit Wait(const StreamTransport& t)
+        : shown(t.board(), t.rank_), stall(t.board(), t.options_.timeout) {}
+    Waiting shown;
+    Stall stall;
+  };
+
+  // Ends a wait for `peer`: throws if it was cancelled, if the peer is lost or if the job stands still. How
+  // long the caller may sleep before it asks again is the result.
+  Clock::duration check_wait(Rank peer, std::optional<Rank> lost, Wait& wait, const Activity& doing) const;
+
+  // This rank has got something done.
+  void note_progress() const { board().advance(rank_); }
 
  private:
   struct Outbound;

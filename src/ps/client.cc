@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/past_cache.h"
 #include "base/process.h"
+#include "net/stall.h"
 #include "ps/gate.h"
 
 namespace tutti::ps {
@@ -298,11 +299,10 @@ void Client::receive_pieces() {
 // Whichever begins first. A server answers one worker at a time: to wait for a certain one, while the answer
 // of another fills our connection, would stop that one for everybody.
 Rank Client::next_to_answer(const std::function<Rank()>& awaited, const Activity& doing) {
-  const auto since = Clock::now();
+  net::Stall stall(transport_.board(), options_.timeout + kCourtesy);
   while (true) {
     if (const auto from = transport_.wait_for_any(servers_, kGlance, doing)) return *from;
-    if (Clock::now() - since > options_.timeout + kCourtesy)
-      throw Timeout({transport_.rank(), awaited(), doing.text(), elapsed_ms(since)});
+    if (stall.over()) throw Timeout({transport_.rank(), awaited(), doing.text(), stall.standing_ms()});
   }
 }
 

@@ -76,7 +76,6 @@ void HeldPieces::follow(Held& held, const Ruling& ruling) {
     desk_.report.max_lead = std::max(desk_.report.max_lead, a.lead);
     reply(held, a.worker, held.answering[static_cast<std::size_t>(a.worker)]);
   }
-  held.patience.note(*held.ledger, ruling);
 }
 
 void HeldPieces::update(Held& held, const std::vector<int>& from) {
@@ -169,9 +168,9 @@ void HeldPieces::on_leave(int worker) {
   }
 }
 
-void HeldPieces::check_patience() const {
+void HeldPieces::blame_awaited(std::chrono::milliseconds standing) const {
   for (const auto& held : pieces_) {
-    if (held) held->patience.check(desk_, *held->ledger, fmt::format("piece {}", held->id));
+    if (held) ps::blame_awaited(desk_, *held->ledger, fmt::format("piece {}", held->id), standing);
   }
 }
 

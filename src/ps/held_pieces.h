@@ -22,8 +22,8 @@ class HeldPieces {
   void on_state(Rank from, const Header& header);
   void on_leave(int worker);
 
-  // Throws Timeout if workers have waited too long for another one.
-  void check_patience() const;
+  // The job stands still: throws Timeout if workers wait for another one's push.
+  void blame_awaited(std::chrono::milliseconds standing) const;
 
  private:
   struct Held {
@@ -36,7 +36,6 @@ class HeldPieces {
     std::vector<std::span<const float>> gradients;  // by worker: where each lies
     std::vector<Answering> answering;               // by worker
     std::vector<double> lr;                         // by worker
-    Patience patience;
     std::optional<Ledger> ledger;
     std::atomic<int> unsent{0};  // replies that have not left
   };

@@ -92,7 +92,6 @@ void HeldRows::follow(Held& held, const Ruling& ruling) {
     desk_.report.max_lead = std::max(desk_.report.max_lead, a.lead);
     reply(a.worker, {.verb = Verb::counted, .piece = held.id, .version = held.ledger.version()}, nothing);
   }
-  held.patience.note(held.ledger, ruling);
 }
 
 void HeldRows::update(Held& held, const std::vector<int>& from) {
@@ -170,9 +169,9 @@ void HeldRows::on_leave(int worker) {
   }
 }
 
-void HeldRows::check_patience() const {
+void HeldRows::blame_awaited(std::chrono::milliseconds standing) const {
   for (const auto& held : parts_) {
-    if (held) held->patience.check(desk_, held->ledger, fmt::format("rows of part {}", held->id));
+    if (held) ps::blame_awaited(desk_, held->ledger, fmt::format("rows of part {}", held->id), standing);
   }
 }
 

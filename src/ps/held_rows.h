@@ -24,8 +24,8 @@ class HeldRows {
   // What workers have taken themselves, in shared memory.
   std::uint64_t bytes_read() const;
 
-  // Throws Timeout if workers have waited too long for another one.
-  void check_patience() const;
+  // The job stands still: throws Timeout if workers wait for another one's push.
+  void blame_awaited(std::chrono::milliseconds standing) const;
 
  private:
   struct Inbox {
@@ -43,7 +43,6 @@ class HeldRows {
     std::vector<double> lr;    // by worker
     RowMerger merger;
     Ledger ledger;
-    Patience patience = {};
   };
 
   Held& find(Rank from, const Header& header);

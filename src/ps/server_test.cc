@@ -355,6 +355,29 @@ TEST_P(Servers, WorkerThatDiesIsNamedAtOnceOnServerAndWorkers) {
   });
 }
 
+TEST_P(Servers, WorkerThatIsBusyForLongerThanTheTimeOutIsWaitedFor) {
+  const ServerOptions o{.workers = 2,
+                        .first_server = 2,
+                        .servers = 1,
+                        .policy = {.workers = 2},
+                        .timeout = std::chrono::milliseconds(500)};
+  net::run_as_threads(GetParam(), 3, o.timeout, [&](net::Transport& t) {
+    if (to_int(t.rank()) == 2) return (void)serve(t, o);
+    Buckets buckets(t);
+    Client client(t, o, kContents, buckets.views);
+    if (to_int(t.rank()) == 1) {  // evaluates, say
+      for (const auto begin = Clock::now(); Clock::now() - begin < 3 * o.timeout;) {
+        t.board().advance(t.rank());
+        std::this_thread::yield();
+      }
+    }
+    client.push(0, 0.1);
+    client.wait(0);
+    client.leave();
+    client.say_goodbye();
+  });
+}
+
 TEST_P(Servers, WorkerThatStandsStillIsNamedByTheServer) {
   const ServerOptions o{.workers = 2,
                         .first_server = 2,
