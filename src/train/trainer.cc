@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "base/error.h"
 #include "base/version.h"
@@ -12,6 +11,7 @@
 #include "train/chance.h"
 #include "train/drawings.h"
 #include "train/open_data.h"
+#include "train/operators.h"
 #include "train/pace.h"
 #include "train/partitions.h"
 #include "train/passes.h"
@@ -64,6 +64,7 @@ class Trainer {
                                      .first_step = static_cast<std::uint64_t>(setup_.first_step),
                                      .end_step = static_cast<std::uint64_t>(plan_.total_steps + ahead),
                                      .augment = augment_of(config_)});
+    say("waiting for the first samples");
     next_ = loader.next();
     routing_.decide([&] { return model_->rows_read(passes_.tensors_of(*next_)); }, setup_.routes);
     start_from_the_same_weights();
@@ -79,6 +80,7 @@ class Trainer {
       step(batch, loader, begin);
       after_step();
     }
+    say("ending the training");
     if (target_ && apart_) end_call_.conclude();
     exchange().finish(exchange::Afterwards::nothing);
     conclude();
@@ -109,6 +111,10 @@ class Trainer {
   }
 
   bool first() const { return all_.rank() == Rank{0}; }
+
+  // For whoever looks whether this rank gets on, and what it is at.
+  void say(std::string_view doing) const { everyone_.board().say(everyone_.rank(), doing); }
+  void get_on() const { everyone_.board().advance(everyone_.rank()); }
 
   void emit(const observe::Event& event) {
     if (first()) sink_.emit(event);
@@ -144,6 +150,7 @@ class Trainer {
   }
 
   void start_from_the_same_weights() {
+    say("taking over the first weights");
     if (routing_.by_rows().empty() || strategy_.apart || config_.backup_workers > 0) {
       search_.reset();  // nothing to cut, or nobody to agree with
     } else if (search_) {
@@ -204,11 +211,12 @@ class Trainer {
               exchange().finish_phase(phase);
             announce(id);
           },
-          [this](std::size_t table) { rows()->on_gradient(table); });
+          [this](std::size_t table) { rows()->on_gradient(table); }, [this] { get_on(); });
       return std::nullopt;
     }
     if (batch.count == 0) return std::nullopt;
-    std::this_thread::sleep_for(last_compute_ * (slowdown_ - 1));
+    const auto longer = std::chrono::duration_cast<Clock::duration>(last_compute_ * (slowdown_ - 1));
+    sleep_until(Clock::now() + longer, [this] { get_on(); });
     const auto begin = Clock::now();
     const double loss = forward_and_backward(batch);
     last_compute_ = Clock::now() - begin;
@@ -218,6 +226,7 @@ class Trainer {
   // Forward, backward, exchange, update. `begin` is when the step began to wait for its data.
   void step(const data::Batch& batch, data::Loader& loader, Clock::time_point begin) {
     const auto index = static_cast<std::int64_t>(batch.step);
+    say(fmt::format("computing step {}", index + 1));
     const double lr = optim::rate(plan_.schedule, index);
     replica_->updater.begin_step(index + 1, lr);
     const auto computing = Clock::now();
@@ -333,7 +342,10 @@ class Trainer {
 
   void evaluate_now(std::int64_t done, collectives::Communicator* all) {
     if (rows() != nullptr && done < last_step_) rows()->fetch_all();
-    evaluation_ = evaluate(*model_, info_.measures, channels_last_, *test_, all);
+    evaluation_ = evaluate(*model_, info_.measures, channels_last_, *test_, all,
+                           [this](std::size_t batch, std::size_t batches) {
+                             say(fmt::format("evaluating, batch {} of {}", batch, batches));
+                           });
     if (first()) save_drawings(*model_, config_.out, done);
     emit(observe::Evaluated{.step = done,
                             .epoch = plan_.epoch_of(done - 1) + 1,
@@ -347,6 +359,7 @@ class Trainer {
   }
 
   void save(std::int64_t done) {
+    say(fmt::format("saving the checkpoint of step {}", done));
     const auto model = snapshot_model(replica_->buckets, replica_->tables, buffers_, hold_);
     const auto optimizer = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater, hold_);
     const auto path =
@@ -361,6 +374,7 @@ class Trainer {
   }
 
   nlohmann::json summarise() {
+    say("summing up the run");
     auto mine = make_report(series_, plan_.steps_per_epoch);
     mine.bytes_sent = bytes_before_ + exchange().bytes_sent();
     mine.parameters_sha256 = digest_of_model();
@@ -411,6 +425,7 @@ class Trainer {
   RunPlan plan_;
   exchange::Tuning tuning_;
   net::Transport& everyone_;
+  const OperatorProgress operators_{everyone_.board(), everyone_.rank()};
   net::Group workers_;
   collectives::Communicator all_;  // the workers
   const collectives::Communicator::Mark before_replica_ = all_.mark();
@@ -448,6 +463,7 @@ class Trainer {
 
 nlohmann::json train(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
                      net::Transport* neighbours) {
+  everyone.board().say(everyone.rank(), "opening the data and making the model");
   Trainer trainer(setup, everyone, sink, neighbours);
   nlohmann::json summary = trainer.run();
   if (!summary.is_null()) {
