@@ -42,6 +42,7 @@ int emulate_command(const Flags& f) {
   job.program = this_program();
   job.workers = cluster.hosts();
   job.task = kCommandTask;
+  job.shows_life = false;
   job.payload = {{"command", f.command}, {"first_address", emulate::address_of(0)}};
   const launch::Listener listener{[](Rank, bool is_error, const std::string& line) {
                                     fmt::print(is_error ? stderr : stdout, "{}\n", line);

@@ -129,7 +129,8 @@ void add_train(CLI::App& app, Action& action) {
       const nlohmann::json given = *config;
       nlohmann::json json = merged;
       for (const auto& [key, value] : given.items()) {
-        std::string flag = key == "timeout_s" ? "timeout" : key == "pace_ms" ? "pace" : key;
+        std::string flag = key == "pace_ms" ? "pace" : key;
+        if (flag.ends_with("_s")) flag.resize(flag.size() - 2);  // seconds
         std::ranges::replace(flag, '_', '-');
         const auto* option = command->get_option_no_throw("--" + flag);
         if (option != nullptr && option->count() > 0) json[key] = value;

@@ -9,6 +9,7 @@
 #include "lab/bench_ps.h"
 #include "lab/run.h"
 #include "launch/job.h"
+#include "net/heartbeat.h"
 #include "observe/jsonl_sink.h"
 #include "observe/sampler.h"
 #include "observe/tensorboard_sink.h"
@@ -123,6 +124,10 @@ int work(int fd) {
   const auto job = launch::read_job(fd);
   keep_freed_memory();
   observe::JsonlSink report(UniqueFd(job.report_fd), "the launcher's pipe");
+  const net::StatusBoard board = launch::open_board(job);
+  // A program of others, which this process may become, keeps no thread of ours.
+  std::optional<net::Heartbeat> heartbeat;
+  if (job.task != kCommandTask) heartbeat.emplace(board, job.rank);
   try {
     if (job.task == lab::kTrainTask) {
       train(job, report);

@@ -142,7 +142,9 @@ void add_machine_flags(CLI::App& app, TrainConfig& c) {
       ->default_str("1M")
       ->envname("TUTTI_BUCKET_BYTES");
   add(app, "threads", c.threads, "threads a worker computes with; 0: its share of the cores");
-  add(app, "timeout", c.timeout_s, "seconds until a peer that does not answer ends the run");
+  add(app, "timeout", c.timeout_s, "seconds until a worker that lives but makes no progress ends the run");
+  add(app, "heartbeat-timeout", c.heartbeat_timeout_s,
+      "seconds until a process that shows no life ends the run");
 }
 
 // What is measured and kept.

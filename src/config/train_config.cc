@@ -23,7 +23,7 @@ namespace tutti::config {
   X(backup_workers) X(staleness) X(damp_stale) X(local_aggregation) X(no_sparse) X(no_overlap)            \
   X(partitions) X(sync_every) X(moving_rate) X(pace_ms) X(device_tflops) X(slow) X(emulate)               \
   X(sync_batchnorm) X(device) X(precision) X(transport) X(algorithm) X(memory_format)                     \
-  X(bucket_bytes) X(threads) X(timeout_s) X(no_evaluate) X(evaluate_every)  \
+  X(bucket_bytes) X(threads) X(timeout_s) X(heartbeat_timeout_s) X(no_evaluate) X(evaluate_every)  \
   X(until) X(trace) X(tensorboard) X(checkpoint_every) X(no_checkpoint) X(out) X(resume)
 // clang-format on
 
@@ -114,6 +114,8 @@ void validate(const TrainConfig& c) {
           c.clip_norm);
   require(c.threads >= 0 && c.threads <= 1024, "threads", "between 0 (choose) and 1024", c.threads);
   require(c.timeout_s > 0 && c.timeout_s <= 86400, "timeout", "between 0 and 86400 seconds", c.timeout_s);
+  require(c.heartbeat_timeout_s >= 1 && c.heartbeat_timeout_s <= 86400, "heartbeat-timeout",
+          "between 1 and 86400 seconds", c.heartbeat_timeout_s);
   require(c.checkpoint_every >= 0, "checkpoint-every", "at least 1", c.checkpoint_every);
   require(c.checkpoint_every == 0 || !c.no_checkpoint, "checkpoint-every",
           "left out where --no-checkpoint is given", c.checkpoint_every);

@@ -78,7 +78,8 @@ struct TrainConfig {
   std::string memory_format = "auto";  // auto | contiguous | channels-last
   std::uint64_t bucket_bytes = 1 << 20;
   int threads = 0;                  // a worker; 0: its share of the cores
-  double timeout_s = 30;            // a stalled peer's
+  double timeout_s = 30;            // until a rank that makes no progress is given up
+  double heartbeat_timeout_s = 2;   // until a process that shows no life is
   bool no_evaluate = false;         // else on the test part, after each epoch and at the end
   std::int64_t evaluate_every = 0;  // steps; 0: after each epoch and at the end
   std::string until;                // FIGURE=VALUE

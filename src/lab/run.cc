@@ -26,6 +26,7 @@ launch::Outcome run_training(const train::Prepared& run, const std::string& prog
   spec.transport = config.transport;
   spec.busy_threads = config.threads + 1;  // backward computes while the exchange waits
   spec.timeout = train::timeout_of(config);
+  spec.heartbeat_timeout = train::heartbeat_timeout_of(config);
   spec.servers = config.servers;
   spec.colocate = config.colocate;
   spec.local_memory = config.local_aggregation;

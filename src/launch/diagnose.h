@@ -18,7 +18,8 @@ struct RankEnd {
   bool running = true;                            // has not ended by itself
   bool stopped = false;                           // the kernel says it is stopped (SIGSTOP, SIGTSTP)
   int exit_code = 0;                              // if it exited
-  int signal = 0;                                 // if it was killed, and not by the launcher
+  int signal = 0;                                 // if it was killed
+  std::string found = {};                         // why the launcher killed it, if it did (launch/watch.h)
   int order = 0;                                  // first to end is 1
   std::optional<Failure> failure = std::nullopt;  // what it reported
 };

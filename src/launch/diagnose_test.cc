@@ -53,10 +53,15 @@ TEST(Diagnose, InACircleOfWaitingTheSilentOneIsToBlame) {
             "rank 2 did not answer for 30.0 s (its process is stopped): rank 3 waited for it in all-reduce");
 }
 
-TEST(Diagnose, StoppedRankThatNobodyWaitedForIsNamed) {
-  const auto v = diagnose({ended(0, 1, 0), RankEnd{.rank = Rank{1}, .stopped = true}});
+TEST(Diagnose, RankThatTheLauncherHadToEndIsNamedWithWhatWasFound) {
+  RankEnd lost = ended(1, 2, 0);
+  lost.signal = SIGKILL;
+  lost.found = "showed no life for 2.1 s; it was computing step 17";
+  const auto v = diagnose({blaming(0, 1, Kind::peer_lost, 1, "all-reduce of bucket 0"), lost});
   EXPECT_EQ(v.exit_code, 1);
-  EXPECT_EQ(v.line, "rank 1 did not answer: its process is stopped");
+  EXPECT_EQ(
+      v.line,
+      "rank 1 showed no life for 2.1 s; it was computing step 17; rank 0 was in all-reduce of bucket 0");
 }
 
 TEST(Diagnose, ExitWithoutAWordIsSaid) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "net/segment_transport.h"
+#include "net/stall.h"
 #include "net/tcp_transport.h"
 #include "rendezvous/rendezvous.h"
 
@@ -26,8 +27,7 @@ UniqueFd duplicate(int fd) {
 }
 
 net::TransportOptions options_of(const WorkerJob& job) {
-  return {job.timeout, job.own_core,
-          std::make_shared<const net::StatusBoard>(net::StatusBoard::open(duplicate(job.board_fd)))};
+  return {job.timeout, job.own_core, std::make_shared<const net::StatusBoard>(open_board(job))};
 }
 
 std::unique_ptr<net::Transport> take_seat(int fd, Rank rank, const net::TransportOptions& options) {
@@ -92,14 +92,21 @@ WorkerJob read_job(int fd) {
   }
 }
 
+net::StatusBoard open_board(const WorkerJob& job) {
+  return net::StatusBoard::open(duplicate(job.board_fd));
+}
+
 std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink& report) {
   const net::TransportOptions options = options_of(job);
+  options.board->say(job.rank, "joining the job");
   if (job.transport == "shm") {
     return take_seat(job.segment_fd, job.rank, options);
   }
+  const net::Waiting waiting(*options.board, job.rank);
   net::Mesh mesh(job.rank, job.world, job.secret, job.address);
-  const auto peers = rendezvous::join(job.rendezvous, job.secret, job.rank, job.world, mesh.endpoint(),
-                                      Deadline::in(job.timeout));
+  const auto peers =
+      rendezvous::join(job.rendezvous, job.secret, job.rank, job.world, mesh.endpoint(),
+                       Deadline::in(std::max<Clock::duration>(job.timeout, net::kTimeToStart)));
   std::uint64_t strangers = 0;
   auto transport = mesh.connect(peers, options, &strangers);
   if (strangers > 0) report.write_line({{kStrangers, strangers}});

@@ -30,7 +30,7 @@ struct WorkerJob {
   int local_segment_fd = -1;  // the workers' own, beside tcp
   net::Endpoint rendezvous;   // for tcp
   std::string address;        // where the rank listens, for tcp
-  int board_fd = -1;  // where all ranks show how they are (net/status_board.h)
+  int board_fd = -1;          // where all ranks show how they are (net/status_board.h)
   int report_fd = -1;
   std::chrono::milliseconds timeout{30'000};
   bool own_core = false;  // nobody else needs the core that waits: a short spin beats a sleep
@@ -41,6 +41,9 @@ UniqueFd write_job(const WorkerJob& job);
 
 // Reads and closes it. Throws ConfigError if the descriptor holds none.
 WorkerJob read_job(int fd);
+
+// What all ranks show of themselves; the launcher's, mapped once more. Throws RunError.
+net::StatusBoard open_board(const WorkerJob& job);
 
 // Takes the worker's place among its peers. Blocks until all have come. Connections that were refused
 // meanwhile are counted in `report`, under kStrangers. Throws Timeout, PeerLost, AuthError.

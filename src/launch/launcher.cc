@@ -16,7 +16,9 @@
 
 #include "base/process.h"
 #include "launch/spawn.h"
+#include "launch/watch.h"
 #include "net/segment.h"
+#include "net/stall.h"
 #include "rendezvous/rendezvous.h"
 
 namespace tutti::launch {
@@ -29,8 +31,11 @@ namespace {
 // After the first failure the others get this long to say what they saw; then all are stopped.
 constexpr auto kLastWords = std::chrono::milliseconds(1500);
 
-// How often the launcher looks whether a worker is stopped.
-constexpr auto kGlance = std::chrono::milliseconds(500);
+// When we know already who is to blame, they get this long.
+constexpr auto kShortLastWords = std::chrono::milliseconds(250);
+
+// How often the launcher looks whether all live and get on.
+constexpr auto kGlance = std::chrono::milliseconds(100);
 
 // A line longer than this is cut: nobody's output may fill our memory.
 constexpr std::size_t kLongestLine = 1 << 20;
@@ -71,14 +76,24 @@ class LineReader : public std::enable_shared_from_this<LineReader> {
   std::function<void(const std::string&)> on_line_;
 };
 
-// 'T' in /proc/PID/stat: stopped by a signal. A tracer's stop is 't' and does not count: a leak check stops
-// its process so at the end, and who holds a rank in a debugger wants it left alone.
+// The first letter of a line of /proc/PID/status, 0 if there is none: "State" of "State:\tT (stopped)" is T.
+char status_of(pid_t pid, std::string_view line) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string text; std::getline(status, text);) {
+    if (text.starts_with(line) && text.size() > line.size() + 2) return text[line.size() + 2];
+  }
+  return 0;
+}
+
+// By a signal. A tracer's stop is 't' and does not count.
 bool is_stopped(pid_t pid) {
-  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(stat, text);
-  const auto end_of_name = text.rfind(')');
-  return end_of_name != std::string::npos && text.compare(end_of_name, 3, ") T") == 0;
+  return status_of(pid, "State") == 'T';
+}
+
+// Who holds a rank in a debugger wants it left alone, and a leak check stops its process likewise. One whose
+// memory is being written to a core file is about to say why it dies.
+bool is_held(pid_t pid) {
+  return status_of(pid, "State") == 't' || status_of(pid, "CoreDumping") == '1';
 }
 
 class Job {
@@ -98,7 +113,7 @@ class Job {
       if (!e) interrupt(signal);
     });
     start_all();
-    look_after_stopped();
+    watch_all();
     io_.run();
     Outcome outcome;
     outcome.strangers = strangers_;
@@ -118,7 +133,8 @@ class Job {
   struct Worker {
     pid_t pid = -1;
     std::unique_ptr<asio::posix::stream_descriptor> death = nullptr;
-    std::optional<Clock::time_point> stopped_since = std::nullopt;
+    Watch watch;
+    std::uint64_t glances = 0;  // at which it was not stopped; counted for programs of others
   };
 
   void start_all() {
@@ -177,9 +193,10 @@ class Job {
 
     const std::size_t i = workers_.size();
     ends_.push_back({.rank = job.rank, .server = to_int(job.rank) >= spec_.workers});
-    workers_.push_back(
-        {child.pid, std::make_unique<asio::posix::stream_descriptor>(io_, child.pidfd.release())});
-    watch(i);
+    workers_.push_back({child.pid,
+                        std::make_unique<asio::posix::stream_descriptor>(io_, child.pidfd.release()),
+                        Watch(limits_)});
+    await_death(i);
     const Rank rank = job.rank;
     read_lines(std::move(child.out),
                [this, rank](const std::string& l) { listener_.on_output(rank, false, l); });
@@ -211,7 +228,7 @@ class Job {
     }
   }
 
-  void watch(std::size_t i) {
+  void await_death(std::size_t i) {
     workers_[i].death->async_wait(asio::posix::stream_descriptor::wait_read, [this, i](error_code e) {
       if (!e) on_death(i);
     });
@@ -248,7 +265,8 @@ class Job {
   void begin_end() {
     if (ending_) return;
     ending_ = true;
-    last_words_.expires_after(kLastWords);
+    const bool known = std::ranges::any_of(ends_, [](const RankEnd& e) { return !e.found.empty(); });
+    last_words_.expires_after(known ? kShortLastWords : kLastWords);
     last_words_.async_wait([this](error_code e) {
       if (!e) stop_all();
     });
@@ -264,22 +282,40 @@ class Job {
     }
   }
 
-  // A peer's deadline finds a stopped rank while it is waited for. When nobody waits (it is the only one, or
-  // the last), only we can see that it does not run.
-  void look_after_stopped() {
-    for (Worker& w : workers_) {
-      if (w.pid <= 0 || !is_stopped(w.pid)) {
-        w.stopped_since.reset();
-      } else if (!w.stopped_since) {
-        w.stopped_since = Clock::now();
-      } else if (Clock::now() - *w.stopped_since > spec_.timeout + kLastWords) {
-        return stop_all();
-      }
+  // A glance that comes late counts as one: while we did not run ourselves (Ctrl-Z), nobody had to.
+  void watch_all() {
+    const auto now = Clock::now();
+    const auto passed = std::min<Clock::duration>(now - std::exchange(last_glance_, now), kGlance);
+    for (std::size_t i = 0; i < workers_.size() && !stopping_; ++i) {
+      if (workers_[i].pid > 0 && ends_[i].found.empty()) watch(i, passed);
     }
     glance_.expires_after(kGlance);
     glance_.async_wait([this](error_code e) {
-      if (!e) look_after_stopped();
+      if (!e) watch_all();
     });
+  }
+
+  // A rank that is lost or stuck is ended; what follows is the same as for one that died.
+  void watch(std::size_t i, Clock::duration passed) {
+    Worker& w = workers_[i];
+    const auto finding = w.watch.look(vitals_of(i), passed);
+    if (!finding) return;
+    if (is_held(w.pid)) return w.watch.excuse();
+    ends_[i].found = describe(*finding, is_stopped(w.pid), board_.doing(ends_[i].rank));
+    ::kill(w.pid, SIGKILL);
+  }
+
+  Vitals vitals_of(std::size_t i) {
+    if (!spec_.shows_life) {  // all that can be seen of a program of others is that it is not stopped
+      std::uint64_t& glances = workers_[i].glances;
+      if (!is_stopped(workers_[i].pid)) ++glances;
+      return {.beats = glances, .progress = glances};
+    }
+    const Rank rank = ends_[i].rank;
+    return {.beats = board_.beats(rank),
+            .progress = board_.progress(rank),
+            .waiting = board_.waiting(rank),
+            .signed_off = board_.signed_off(rank)};
   }
 
   void interrupt(int signal) {
@@ -324,6 +360,10 @@ class Job {
   bool ending_ = false;
   bool stopping_ = false;
   int interrupted_by_ = 0;
+  const WatchLimits limits_{.heartbeat = spec_.shows_life ? spec_.heartbeat_timeout : spec_.timeout,
+                            .progress = spec_.timeout,
+                            .start = std::max<Clock::duration>(spec_.timeout, net::kTimeToStart)};
+  Clock::time_point last_glance_ = Clock::now();
 };
 
 }  // namespace

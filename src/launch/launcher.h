@@ -29,7 +29,11 @@ struct JobSpec {
   std::string task;
   nlohmann::json payload;
   std::string transport = "shm";  // "shm" or "tcp"
+  // A rank that makes no progress for so long, and waits for nobody, is stuck (launch/watch.h).
   Clock::duration timeout = std::chrono::seconds(30);
+  // A process that shows no life for so long is lost.
+  Clock::duration heartbeat_timeout = std::chrono::seconds(2);
+  bool shows_life = true;     // false: the processes become programs of others, which have no heartbeat
   int busy_threads = 1;       // of a worker, at a time: ranks spin only if their cores are not needed
   Place meeting{};            // where ranks find each other, for "tcp"
   std::vector<Place> places;  // by process, for "tcp"; empty: all on loopback here

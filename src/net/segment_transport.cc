@@ -54,7 +54,7 @@ void SegmentTransport::take_seat() {
   ring_all();
   note_progress();
   const Activity doing{"joining the job"};
-  Wait waiting(*this);
+  Wait waiting(*this, time_to_start());
   for (const Rank peer : all_ranks(world())) {
     const Seat& seat = segment_->seat(peer);
     const auto there = [&] { return seat.state.load() != SeatState::empty; };

@@ -5,6 +5,10 @@
 
 namespace tutti::net {
 
+// A process may take this long to start, whatever the time-out for its work: it reads libraries from a disk
+// and can show nothing meanwhile.
+inline constexpr std::chrono::seconds kTimeToStart{30};
+
 // Says when a wait for others is in vain: nobody in the job has got anything done for a while. A peer that
 // evaluates, loads or saves gets on, and so does whom it waits for in turn; a job in which all stand still
 // does not. One thread uses it. The board outlives it.
@@ -18,8 +22,9 @@ class Stall {
   // when it goes on.
   bool over();
 
-  // How long nobody has made progress, as of the last question.
+  // How long nobody has made progress, and how long that may still go on, as of the last question.
   Clock::duration standing() const { return standing_; }
+  Clock::duration left() const { return timeout_ - standing_; }
   std::chrono::milliseconds standing_ms() const {
     return std::chrono::duration_cast<std::chrono::milliseconds>(standing_);
   }

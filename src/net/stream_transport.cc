@@ -125,7 +125,7 @@ Clock::duration StreamTransport::check_wait(Rank peer, std::optional<Rank> lost,
   const bool over = wait.stall.over();
   if (lost) throw PeerLost({rank_, *lost, doing.text(), wait.stall.standing_ms()});
   if (over) throw Timeout({rank_, peer, doing.text(), wait.stall.standing_ms()});
-  return std::min<Clock::duration>(options_.timeout - wait.stall.standing(), kLivenessSlice);
+  return std::min<Clock::duration>(wait.stall.left(), kLivenessSlice);
 }
 
 void StreamTransport::transfer(std::span<const Outgoing> out, std::span<const Incoming> in,

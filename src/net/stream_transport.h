@@ -6,6 +6,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -92,8 +93,9 @@ class StreamTransport : public Transport {
 
   // A wait for peers that has come to sleeping.
   struct Wait {
-    explicit Wait(const StreamTransport& t)
-        : shown(t.board(), t.rank_), stall(t.board(), t.options_.timeout) {}
+    explicit Wait(const StreamTransport& t) : Wait(t, t.options_.timeout) {}
+    Wait(const StreamTransport& t, Clock::duration timeout)
+        : shown(t.board(), t.rank_), stall(t.board(), timeout) {}
     Waiting shown;
     Stall stall;
   };
@@ -101,6 +103,9 @@ class StreamTransport : public Transport {
   // Ends a wait for `peer`: throws if it was cancelled, if the peer is lost or if the job stands still. How
   // long the caller may sleep before it asks again is the result.
   Clock::duration check_wait(Rank peer, std::optional<Rank> lost, Wait& wait, const Activity& doing) const;
+
+  // How long to wait for ranks that have not come yet.
+  Clock::duration time_to_start() const { return std::max<Clock::duration>(options_.timeout, kTimeToStart); }
 
   // This rank has got something done.
   void note_progress() const { board().advance(rank_); }

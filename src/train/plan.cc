@@ -126,4 +126,8 @@ Clock::duration timeout_of(const config::TrainConfig& c) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(c.timeout_s));
 }
 
+Clock::duration heartbeat_timeout_of(const config::TrainConfig& c) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(c.heartbeat_timeout_s));
+}
+
 }  // namespace tutti::train

@@ -36,6 +36,7 @@ RunPlan make_plan(const config::TrainConfig& config, std::size_t samples);
 optim::Settings optimizer_settings(const config::TrainConfig& config);
 
 Clock::duration timeout_of(const config::TrainConfig& config);
+Clock::duration heartbeat_timeout_of(const config::TrainConfig& config);
 
 // What the network was told.
 models::ModelOptions options_of(const config::TrainConfig& config);
