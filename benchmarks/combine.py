@@ -51,18 +51,27 @@ def median_step(run):
 
 
 def read_training(folder):
-    """{(who, workers): {"step_ms", "samples_per_second", "exposed_ms"}}, samples/s from the median step for all."""
+    """{(who, workers): {"step_ms", "samples_per_second", "exposed_ms", "finite_check", "checkpoint_held"}}, samples/s from
+    the median step for all; the check as a part of its own run's step, how long a checkpoint holds a step as a multiple of
+    the copy's time."""
     samples = {}
     for path in sorted(glob.glob(os.path.join(folder, "round-*", "train-*.json"))):
         who, workers = re.fullmatch(r"train-(\w+)-(\d+)\.json", os.path.basename(path)).groups()
         run = read_json(path)
-        samples.setdefault((who, int(workers)), []).append((median_step(run), run.get("exposed_exchange_ms")))
+        check = run["finite_check_ms"] / median_step(run) if "finite_check_ms" in run else None
+        held = run["checkpoint_hold_ms"] / run["checkpoint_copy_ms"] if run.get("checkpoint_copy_ms") else None
+        samples.setdefault((who, int(workers)), []).append(
+            (median_step(run), run.get("exposed_exchange_ms"), check, held))
     cells = {}
     for (who, workers), runs in samples.items():
         step = statistics.median(run[0] for run in runs)
         exposed = [run[1] for run in runs if isinstance(run[1], (int, float))]
+        checks = [run[2] for run in runs if run[2] is not None]
+        helds = [run[3] for run in runs if run[3] is not None]
         cells[who, workers] = {"step_ms": step, "samples_per_second": workers * BATCH * 1000 / step,
-                               "exposed_ms": statistics.median(exposed) if exposed else None}
+                               "exposed_ms": statistics.median(exposed) if exposed else None,
+                               "finite_check": statistics.median(checks) if checks else None,
+                               "checkpoint_held": statistics.median(helds) if helds else None}
     return cells
 
 
@@ -122,6 +131,25 @@ def training_target(text, ours, theirs, wanted):
     return {"text": text, "wanted": wanted, "measure": measure, "value": lambda found: found, "say": "{:.2f}".format}
 
 
+def finite_check_target(text, ours):
+    """A hundredth of a step over what the check takes of it."""
+    def measure(_, cells, *__):
+        check = cells.get(ours, {}).get("finite_check")
+        return 0.01 / check if check else None
+
+    return {"text": text, "wanted": 1.0, "measure": measure, "value": lambda found: found,
+            "say": lambda found: f"{found:.2f} ({1 / found:.2f} % of a step)"}
+
+
+def checkpoint_target(text, ours):
+    """What copying takes, over what a checkpoint holds a step."""
+    def measure(_, cells, *__):
+        held = cells.get(ours, {}).get("checkpoint_held")
+        return 1 / held if held else None
+
+    return {"text": text, "wanted": 0.95, "measure": measure, "value": lambda found: found, "say": "{:.3f}".format}
+
+
 def workload_target(text, ratio):
     """The worst of the networks."""
     def measure(*parts):
@@ -171,12 +199,22 @@ TARGETS = [
                      lambda size: True),
     allreduce_target("all-reduce, 4 ranks, shared memory, from 512 KB: Open MPI's bandwidth", "tutti-shm",
                      "openmpi-shm", 4, 2.0, lambda size: size >= 512 * KIB),
+    allreduce_target("all-reduce, 4 ranks, shared memory, 1 KB: Open MPI's speed", "tutti-shm", "openmpi-shm", 4, 1.0,
+                     lambda size: size == KIB),
+    allreduce_target("all-reduce, 4 ranks, TCP on loopback, 1 KB: Open MPI's speed", "tutti-tcp", "openmpi-tcp", 4,
+                     1.0, lambda size: size == KIB),
     allreduce_target("all-reduce, 2 ranks, TCP on loopback, from 512 KB: Open MPI's bandwidth", "tutti-tcp",
                      "openmpi-tcp", 2, 1.3, lambda size: size >= 512 * KIB),
     training_target("training, 1 process: PyTorch eager's samples/s", ("tutti", 1), ("torch", 1), 1.25),
     training_target("training, `allreduce`, 2 workers: PyTorch DDP with Gloo's samples/s", ("tutti", 2), ("torch", 2),
                     1.6),
     training_target("training, `allreduce`, 2 workers: our own samples/s with 1", ("tutti", 2), ("tutti", 1), 1.85),
+    finite_check_target("training, `allreduce`, 2 workers: 1 % of a step, over looking for numbers that are none",
+                        ("tutti", 2)),
+    training_target("training, `allreduce`, 2 workers: our own samples/s without heartbeats", ("tutti", 2), ("quiet", 2),
+                    0.99),
+    checkpoint_target("training, a checkpoint every 5 steps: what copying takes, of what one holds a step",
+                      ("saving", 2)),
     workload_target("larger networks, 1 process: PyTorch eager's samples/s", speed_ratio),
     workload_target("larger networks, 1 process: PyTorch eager's peak memory, over ours", memory_ratio),
     emulated_target("ring, emulated hosts at 1 Gbit/s: what the links allow", 0.95,

@@ -17,6 +17,12 @@ PeerLost::PeerLost(PeerFault f) : RunError(describe(f, "was lost")), fault(std::
 
 Timeout::Timeout(PeerFault f) : RunError(describe(f, "did not answer")), fault(std::move(f)) {}
 
+NonFinite::NonFinite(Rank rank, std::int64_t step, const std::string& what)
+    : RunError(
+          fmt::format("rank {}: step {}: {}; a smaller --lr may help, --on-nonfinite skip goes on without "
+                      "such steps",
+                      to_int(rank), step, what)) {}
+
 void throw_errno(const std::string& what) {
   throw RunError(fmt::format("{}: {}", what, std::strerror(errno)));
 }

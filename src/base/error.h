@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -53,6 +54,13 @@ struct PeerLost : RunError {
 struct Timeout : RunError {
   explicit Timeout(PeerFault f);
   PeerFault fault;
+};
+
+// A loss, a gradient or a parameter is NaN or infinite. Starting again would only come here again.
+struct NonFinite : RunError {
+  using RunError::RunError;
+  // "rank 1: step 17: the loss is nan; ...", with advice; `step` counts from 1.
+  NonFinite(Rank rank, std::int64_t step, const std::string& what);
 };
 
 // Somebody could not prove that he knows the job's secret.

@@ -14,6 +14,10 @@
 namespace tutti {
 namespace {
 
+// Followed by six characters of mkostemp's choice. A plain ".XXXXXX" would not do: who sweeps such names away
+// would sweep "summary.json.backup", too.
+constexpr std::string_view kUnfinished = ".partial-";
+
 UniqueFd open_for_reading(const std::filesystem::path& path, struct stat& info) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe shall not hold us
   if (!fd || ::fstat(fd.get(), &info) != 0) {
@@ -72,7 +76,7 @@ void sync_folder(const std::filesystem::path& folder) {
 void write_file_atomically(const std::filesystem::path& path,
                            std::span<const std::span<const std::byte>> pieces) {
   const auto what = fmt::format("cannot write {}", path.string());
-  std::string temporary = path.string() + ".XXXXXX";
+  std::string temporary = fmt::format("{}{}XXXXXX", path.string(), kUnfinished);
   UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd) throw_errno(what);
   try {
@@ -92,6 +96,12 @@ void write_file_atomically(const std::filesystem::path& path, std::span<const st
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
   write_file_atomically(path, std::as_bytes(std::span(content)));
+}
+
+bool is_unfinished_write(std::string_view name, std::string_view file) {
+  if (!name.starts_with(file)) return false;
+  name.remove_prefix(file.size());
+  return name.starts_with(kUnfinished) && name.size() == kUnfinished.size() + 6;
 }
 
 void remove_tree(const std::filesystem::path& path) {

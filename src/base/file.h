@@ -67,6 +67,9 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 void write_file_atomically(const std::filesystem::path& path,
                            std::span<const std::span<const std::byte>> pieces);
 
+// Whether a file of this name is what write_file_atomically leaves of `file` where the process is killed.
+bool is_unfinished_write(std::string_view name, std::string_view file);
+
 // Makes the names in a folder (files made, renamed or removed there) last through a crash. Throws RunError.
 void sync_folder(const std::filesystem::path& folder);
 

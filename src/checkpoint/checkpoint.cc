@@ -115,6 +115,12 @@ fs::path replica_path(const fs::path& run, std::int64_t step, int rank) {
   return fs::path(step_folder(run, step).string() + ".replicas.partial") / replica_name(rank);
 }
 
+void discard_partial(const fs::path& run, std::int64_t step) {
+  std::error_code ignored;
+  remove_tree(step_folder(run, step).string() + ".partial", ignored);
+  remove_tree(replica_path(run, step, 0).parent_path(), ignored);
+}
+
 void save_replica(const fs::path& run, std::int64_t step, int rank, std::span<const TensorView> tensors) {
   const fs::path path = replica_path(run, step, rank);
   try {
@@ -140,13 +146,13 @@ fs::path save(const fs::path& run, std::int64_t step, std::span<const TensorView
     publish(partial, place);
     remove_tree(replica_path(run, step, 0).parent_path(), ignored);
   } catch (const fs::filesystem_error& e) {
-    remove_tree(partial, ignored);
+    discard_partial(run, step);
     throw RunError(fmt::format("cannot save checkpoint {}: {}", place.string(), e.code().message()));
   } catch (const RunError& e) {
-    remove_tree(partial, ignored);
+    discard_partial(run, step);
     throw RunError(fmt::format("cannot save checkpoint {}: {}", place.string(), e.what()));
   } catch (...) {
-    remove_tree(partial, ignored);
+    discard_partial(run, step);
     throw;
   }
   return place;

@@ -45,6 +45,9 @@ std::filesystem::path save(const std::filesystem::path& run, std::int64_t step,
                            std::span<const TensorView> model, std::span<const TensorView> optimizer,
                            const nlohmann::json& meta, std::span<const int> replicas = {});
 
+// Removes what there is of a checkpoint that will not be saved. Ignores errors.
+void discard_partial(const std::filesystem::path& run, std::int64_t step);
+
 // Writes a worker's file at its replica_path(). Throws RunError.
 void save_replica(const std::filesystem::path& run, std::int64_t step, int rank,
                   std::span<const TensorView> tensors);

@@ -62,7 +62,7 @@ void add_compare(CLI::App& app, Action& action) {
       app.add_subcommand("compare", "Train the same model under several strategies, one table at the end");
   const auto flags = std::make_shared<Flags>();
   config::add_train_flags(*command, flags->config);
-  for (const char* replaced : {"--model", "--strategy", "--workers", "--resume"}) {
+  for (const char* replaced : {"--model", "--strategy", "--workers", "--resume", "--overwrite"}) {
     command->remove_option(command->get_option(replaced));
   }
   const auto list = [&](const char* flag, auto& field, const char* help) {

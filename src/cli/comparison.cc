@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/train_command.h"
@@ -12,7 +13,8 @@
 namespace tutti::cli {
 
 Comparison::Comparison(std::string folder, std::vector<lab::PlannedRun> runs, bool again)
-    : folder_(std::move(folder)), again_(again) {
+    : folder_(std::move(folder)), again_(again), lock_(train::FolderLock::take_if_there(folder_)) {
+  require_comparison();
   for (auto& run : runs) {
     cells_.push_back(std::move(run.cell));
     configs_.push_back(std::move(run.config));
@@ -21,7 +23,24 @@ Comparison::Comparison(std::string folder, std::vector<lab::PlannedRun> runs, bo
   for (std::size_t i = 0; i < cells_.size(); ++i) prepare(i, 0);
 }
 
+// compare.json is written first, so that it marks the folder.
+void Comparison::require_comparison() const {
+  namespace fs = std::filesystem;
+  std::error_code missing;
+  if (fs::exists(path(), missing)) return;
+  for (const auto& entry : fs::directory_iterator(folder_, missing)) {
+    if (entry.path().filename() == train::kLockFile) continue;
+    throw ConfigError(
+        fmt::format("--out {}: not empty, and not a comparison's (it has no compare.json); choose another "
+                    "folder",
+                    folder_));
+  }
+}
+
 std::optional<int> Comparison::run() {
+  if (!lock_) lock_ = train::FolderLock::take(folder_);
+  require_comparison();
+  if (!std::filesystem::exists(path())) save();
   LiveTable table(cells_);
   std::size_t repeats = 0;
   for (const auto& cell : cells_) repeats = std::max(repeats, cell.repeats.size());
@@ -42,13 +61,14 @@ std::optional<int> Comparison::run() {
 train::Prepared Comparison::prepare(std::size_t cell, std::size_t repeat) const {
   auto config = configs_[cell];
   config.out = cells_[cell].repeats[repeat].folder;
+  config.overwrite = true;  // the comparison's own
   return prepare_here(config);
 }
 
 launch::Outcome Comparison::run_one(std::size_t i, std::size_t repeat, LiveTable& table) {
   auto& cell = cells_[i];
   auto& summary = cell.repeats[repeat].summary;
-  const auto prepared = prepare(i, repeat);
+  auto prepared = prepare(i, repeat);
   table.begin(i, repeat);
   if (!again_) summary = lab::finished_run(prepared.setup.config, this_program());
   const bool reused = !summary.is_null();

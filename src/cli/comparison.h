@@ -15,12 +15,14 @@ namespace tutti::cli {
 
 class Comparison {
  public:
-  // Checks all runs, before the first begins. `again` runs also what has finished in `folder`. Throws
-  // ConfigError, DataError.
+  // Checks all runs, before the first begins. `again` runs also what has finished in `folder`, which is empty
+  // or a comparison's: what an earlier one left of a cell that is run again is removed. Throws ConfigError,
+  // DataError.
   Comparison(std::string folder, std::vector<lab::PlannedRun> runs, bool again);
 
-  // Runs what is missing. What fails is said in its cell and does not stop the others. Returns the exit code
-  // where it was interrupted, with what has finished kept.
+  // Runs what is missing, and keeps others out of the folder meanwhile. What fails is said in its cell and
+  // does not stop the others. Returns the exit code where it was interrupted, with what has finished kept.
+  // Throws ConfigError if another process has the folder.
   std::optional<int> run();
 
   const std::vector<report::Cell>& cells() const { return cells_; }
@@ -31,12 +33,14 @@ class Comparison {
   bool well() const;
 
  private:
+  void require_comparison() const;
   train::Prepared prepare(std::size_t cell, std::size_t repeat) const;
   launch::Outcome run_one(std::size_t i, std::size_t repeat, LiveTable& table);
   void save();
 
   const std::string folder_;
   const bool again_;
+  train::FolderLock lock_;
   std::vector<report::Cell> cells_;
   std::vector<config::TrainConfig> configs_;  // by cell
 };

@@ -34,17 +34,20 @@ TEST_P(ProgramKilled, DeadWorkerEndsTheRunAndIsNamed) {
   EXPECT_FALSE(fs::exists(out() / "summary.json"));
 }
 
-TEST_P(ProgramKilled, StoppedWorkerEndsTheRunAtTheDeadlineAndIsNamed) {
-  Running running(root(), train({"--workers", "2", "--transport", GetParam(), "--epochs", "50",
-                                 "--no-evaluate", "--timeout", "6"}));
+// With the default settings, whose deadline for work is far away.
+TEST_P(ProgramKilled, StoppedWorkerIsNamedWithWhatItWasDoing) {
+  Running running(root(),
+                  train({"--workers", "2", "--transport", GetParam(), "--epochs", "50", "--no-evaluate"}));
   wait_for_steps();
   const auto workers = running.workers();
   ASSERT_EQ(workers.size(), 2U);
   ::kill(workers[1], SIGSTOP);
   const Ended e = running.wait();
   EXPECT_EQ(e.code, 1);
-  EXPECT_NE(e.error.find("rank 1 did not answer"), std::string::npos) << e.error;
-  EXPECT_NE(e.error.find("all-reduce of bucket"), std::string::npos) << e.error;
+  EXPECT_NE(e.error.find("rank 1 showed no life for 2."), std::string::npos) << e.error;
+  EXPECT_NE(e.error.find(" s (its process is stopped); it was computing step "), std::string::npos)
+      << e.error;
+  EXPECT_NE(e.error.find("; rank 0 was in all-reduce of bucket"), std::string::npos) << e.error;
   expect_gone(workers);
 }
 
@@ -76,6 +79,20 @@ TEST_F(Program, InterruptStopsAllAndSaysSo) {
   EXPECT_EQ(e.code, 130);
   EXPECT_NE(e.error.find("interrupted by SIGINT"), std::string::npos) << e.error;
   expect_gone(workers);
+}
+
+// One of them is alone with an evaluation that takes much longer than the others may stand still.
+TEST_F(Program, WorkerThatEvaluatesForLongIsNotBlamed) {
+  data::fixture::write_bars(root() / "data", "mnist", 600, 15'000);
+  const Ended e = run(train({"--strategy", "ps-async", "--workers", "2", "--steps", "30", "--evaluate-every",
+                             "10", "--timeout", "2", "--no-checkpoint"}));
+  EXPECT_EQ(e.code, 0) << e.error;
+}
+
+TEST_F(Program, WorkerThatIsSlowIsNotBlamed) {
+  const Ended e = run(train({"--strategy", "hogwild", "--workers", "2", "--slow", "1:20", "--steps", "30",
+                             "--timeout", "2", "--no-evaluate", "--no-checkpoint"}));
+  EXPECT_EQ(e.code, 0) << e.error;
 }
 
 // The ports that a process listens on, from the kernel's table.
@@ -127,6 +144,33 @@ TEST_F(Program, SharedMemoryJobsListenOnNoPort) {
   EXPECT_TRUE(listening_ports(running.pid()).empty());
   for (const pid_t worker : running.workers()) EXPECT_TRUE(listening_ports(worker).empty());
   EXPECT_EQ(running.wait().code, 0);
+}
+
+TEST_F(Program, RunsWithoutStandardInputOutputAndError) {
+  for (const char* transport : {"shm", "tcp"}) {
+    const Ended e =
+        run(train({"--workers", "2", "--transport", transport, "--steps", "4", "--no-evaluate"}), [] {
+          for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
+        });
+    EXPECT_EQ(e.code, 0);
+    EXPECT_TRUE(fs::exists(out() / "summary.json"));
+    remove_tree(out());
+  }
+  // One of them, of which our own descriptors would take the place.
+  const Ended e = run(train({"--steps", "4", "--no-evaluate"}), [] { ::close(STDIN_FILENO); });
+  EXPECT_EQ(e.code, 0) << e.error;
+}
+
+TEST_F(Program, OutputThatCannotBeWrittenIsSaidAndTheRunDone) {
+  const auto to_a_full_disk = [] { ::dup2(::open("/dev/full", O_WRONLY), STDOUT_FILENO); };
+  for (const auto& command : {std::vector<std::string>{"models"}, std::vector<std::string>{"--version"},
+                              train({"--workers", "2", "--steps", "4", "--no-evaluate"})}) {
+    const Ended e = run(command, to_a_full_disk);
+    EXPECT_EQ(e.code, 1) << command[0];
+    EXPECT_EQ(std::ranges::count(e.error, '\n'), 1) << e.error;
+    EXPECT_NE(e.error.find("standard output"), std::string::npos) << e.error;
+  }
+  EXPECT_EQ(summary()["steps"], 4);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "cli/run_command.h"
 #include "emulate/cluster.h"
 
@@ -42,12 +43,11 @@ int emulate_command(const Flags& f) {
   job.program = this_program();
   job.workers = cluster.hosts();
   job.task = kCommandTask;
+  job.shows_life = false;
   job.payload = {{"command", f.command}, {"first_address", emulate::address_of(0)}};
-  const launch::Listener listener{[](Rank, bool is_error, const std::string& line) {
-                                    fmt::print(is_error ? stderr : stdout, "{}\n", line);
-                                    std::fflush(is_error ? stderr : stdout);
-                                  },
-                                  [](Rank, const nlohmann::json&) {}};
+  const launch::Listener listener{
+      [](Rank, bool is_error, const std::string& line) { print_line(is_error ? stderr : stdout, line); },
+      [](Rank, const nlohmann::json&) {}};
   const auto [outcome, traffic] = cluster.run(job, listener);
   if (outcome.exit_code != 0) {
     fmt::print(stderr, "tutti: {}\n", outcome.line);

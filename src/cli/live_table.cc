@@ -66,15 +66,14 @@ void LiveTable::emit(const observe::Event& event) {
 void LiveTable::line(const std::string& text) {
   if (plain_) return plain_->line(text);
   clear();
-  fmt::print("{}\n", text);
-  std::fflush(stdout);
+  print_line(stdout, text);
   draw();
 }
 
 void LiveTable::error_line(const std::string& text) {
   if (plain_) return plain_->error_line(text);
   clear();
-  fmt::print(stderr, "{}\n", text);
+  print_line(stderr, text);
   draw();
 }
 

@@ -1,7 +1,11 @@
 // tutti: the command line. The only place that prints, and the only one that exits.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 
 #include "base/error.h"
@@ -21,6 +25,25 @@ int fail(int code, std::string what) {
   std::ranges::replace(what, '\n', ' ');
   fmt::print(stderr, "tutti: {}\n", what);
   return code;
+}
+
+// A descriptor of ours with the number of one that our caller has closed would be taken for standard input or
+// output, by us and by our workers. An open takes the lowest number that is free.
+void fill_standard_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    if (::open("/dev/null", O_RDWR) != fd) ::_exit(1);  // nobody is left whom it could be said to
+  }
+}
+
+// What a command printed may still be on its way, or have been lost long ago: a full disk, a reader that has
+// left.
+int after_output(int code) {
+  errno = 0;
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (written || code != 0) return code;
+  const std::string why = errno != 0 ? ": " + std::generic_category().message(errno) : "";
+  return fail(1, "not all output could be written to standard output" + why);
 }
 
 int run(int argc, char** argv) {
@@ -53,16 +76,23 @@ int run(int argc, char** argv) {
   return action();
 }
 
+int run_and_explain(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const UsageError& e) {
+    return fail(2, e.what());
+  } catch (const std::exception& e) {
+    return fail(1, e.what());
+  }
+}
+
 }  // namespace
 }  // namespace tutti::cli
 
 int main(int argc, char** argv) {
+  tutti::cli::fill_standard_descriptors();
   std::signal(SIGPIPE, SIG_IGN);
-  try {
-    return tutti::cli::run(argc, argv);
-  } catch (const tutti::UsageError& e) {
-    return tutti::cli::fail(2, e.what());
-  } catch (const std::exception& e) {
-    return tutti::cli::fail(1, e.what());
-  }
+  std::signal(SIGUSR1,
+              SIG_IGN);  // asks a run that trains for a checkpoint (launch/launcher.h), and else for nothing
+  return tutti::cli::after_output(tutti::cli::run_and_explain(argc, argv));
 }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -24,10 +25,12 @@ struct Ended {
   std::string error;
 };
 
-// A run of the program whose output goes to files.
+// A run of the program whose output goes to files. `before` is the last that happens in its process before it
+// starts.
 class Running {
  public:
-  Running(const std::filesystem::path& folder, const std::vector<std::string>& arguments)
+  Running(const std::filesystem::path& folder, const std::vector<std::string>& arguments,
+          const std::function<void()>& before = {})
       : out_(folder / "stdout"), error_(folder / "stderr") {
     pid_ = ::fork();
     if (pid_ != 0) return;
@@ -39,6 +42,7 @@ class Running {
     std::vector<char*> argv{const_cast<char*>(TUTTI_PROGRAM)};
     for (const auto& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
     argv.push_back(nullptr);
+    if (before) before();
     ::execv(TUTTI_PROGRAM, argv.data());
     ::_exit(126);
   }
@@ -81,9 +85,17 @@ class Program : public ::testing::Test {
   const std::filesystem::path& root() const { return folder_.path(); }
   std::filesystem::path out() const { return root() / "run"; }
 
-  Ended run(const std::vector<std::string>& arguments) { return Running(root(), arguments).wait(); }
+  Ended run(const std::vector<std::string>& arguments, const std::function<void()>& before = {}) {
+    return Running(root(), arguments, before).wait();
+  }
 
-  std::vector<std::string> train(const std::vector<std::string>& more, const char* data = "mnist") const {
+  // Into out(), whatever an earlier run has left there.
+  std::vector<std::string> train(std::vector<std::string> more, const char* data = "mnist") const {
+    more.emplace_back("--overwrite");
+    return train_into_out(more, data);
+  }
+  std::vector<std::string> train_into_out(const std::vector<std::string>& more,
+                                          const char* data = "mnist") const {
     std::vector<std::string> all = {"train", "--data", data,           "--batch",   "16", "--lr",
                                     "0.001", "--out",  out().string(), "--threads", "1"};
     all.insert(all.end(), more.begin(), more.end());

@@ -215,9 +215,8 @@ TEST_F(Program, CheckpointsCompareAndAFlippedByteIsRefused) {
   std::string bytes = read_file(file);
   bytes[bytes.size() - 100] = static_cast<char>(bytes[bytes.size() - 100] ^ 64);
   write_file_atomically(file, bytes);
-  for (const auto& arguments :
-       {std::vector<std::string>{"ckpt", "show", second},
-        std::vector<std::string>{"train", "--resume", out().string(), "--steps", "9"}}) {
+  for (const auto& arguments : {std::vector<std::string>{"ckpt", "show", second},
+                                std::vector<std::string>{"train", "--resume", second, "--steps", "9"}}) {
     const Ended e = run(arguments);
     EXPECT_EQ(e.code, 2);
     EXPECT_EQ(std::ranges::count(e.error, '\n'), 1) << e.error;

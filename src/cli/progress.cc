@@ -27,6 +27,12 @@ int terminal_width() {
 
 }  // namespace
 
+void print_line(std::FILE* to, const std::string& text) {
+  const std::string whole = text + '\n';
+  (void)!std::fwrite(whole.data(), 1, whole.size(), to);
+  std::fflush(to);
+}
+
 Progress::Progress() : terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 Progress::~Progress() {
@@ -39,13 +45,12 @@ void Progress::emit(const observe::Event& event) {
 
 void Progress::line(const std::string& text) {
   clear();
-  fmt::print("{}\n", text);
-  std::fflush(stdout);
+  print_line(stdout, text);
 }
 
 void Progress::error_line(const std::string& text) {
   clear();
-  fmt::print(stderr, "{}\n", text);
+  print_line(stderr, text);
 }
 
 void Progress::on(const observe::RunStarted& e) {

@@ -1,12 +1,17 @@
 // Events for people: a bar on a terminal, plain lines elsewhere.
 #pragma once
 
+#include <cstdio>
 #include <string>
 
 #include "base/deadline.h"
 #include "observe/event.h"
 
 namespace tutti::cli {
+
+// Prints a line and flushes. Does not throw: a run goes on when its output cannot be written; main says so at
+// the end.
+void print_line(std::FILE* to, const std::string& text);
 
 // Where a run shows itself. One thread.
 class Display : public observe::EventSink {

@@ -99,7 +99,7 @@ TEST_F(Stopped, SecondSignalEndsItAtOnce) {
 }
 
 TEST_F(Stopped, UserSignalSavesAndTheRunGoesOn) {
-  const std::vector<std::string> flags = {"--workers", "2", "--steps", "60", "--no-evaluate"};
+  const std::vector<std::string> flags = {"--workers", "2", "--steps", "150", "--no-evaluate"};
   const auto expected = undisturbed(flags);
   Running running(root(), train(flags));
   wait_for_steps();
@@ -110,7 +110,7 @@ TEST_F(Stopped, UserSignalSavesAndTheRunGoesOn) {
   const auto saved = checkpoint::list(out());
   ASSERT_EQ(saved.size(), 2U) << "the one that was asked for and the last";
   EXPECT_GE(saved[0].step, 3);
-  EXPECT_LT(saved[0].step, 60);
+  EXPECT_LT(saved[0].step, 150);
 }
 
 TEST_F(Stopped, FullDiskCostsLinesAndCheckpointsAndTheRunGoesOn) {
@@ -142,7 +142,7 @@ struct Loss {
 class DroppedWorker : public Stopped, public ::testing::WithParamInterface<Loss> {};
 
 TEST_P(DroppedWorker, IsNamedAndTheOthersGoOnToTheEnd) {
-  std::vector<std::string> flags = {"--workers", "4", "--steps", "60"};
+  std::vector<std::string> flags = {"--workers", "4", "--steps", "120"};
   flags.insert(flags.end(), GetParam().flags.begin(), GetParam().flags.end());
   Running running(root(), train(flags));
   wait_for_steps();
@@ -155,10 +155,10 @@ TEST_P(DroppedWorker, IsNamedAndTheOthersGoOnToTheEnd) {
   EXPECT_NE(e.out.find(name), std::string::npos) << e.out;
   const auto s = summary();
   EXPECT_EQ(s["dropped_workers"], nlohmann::json::array({GetParam().victim}));
-  EXPECT_EQ(s["steps"], 60);
+  EXPECT_EQ(s["steps"], 120);
   EXPECT_EQ(s["replicas_sha256"].size(), 3U);
   EXPECT_TRUE(s["test_accuracy"].is_number());
-  EXPECT_EQ(checkpoint::latest(out())->step, 60);
+  EXPECT_EQ(checkpoint::latest(out())->step, 120);
   expect_gone(processes);
 }
 

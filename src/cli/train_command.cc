@@ -6,12 +6,14 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/command.h"
 #include "config/environment.h"
 #include "config/flags.h"
 #include "lab/run.h"
 #include "report/page.h"
 #include "report/summary.h"
+#include "train/resume.h"
 
 namespace tutti::cli {
 namespace {
@@ -68,8 +70,12 @@ void print_summary(const nlohmann::json& s, const std::string& folder, std::uint
 }
 
 int train(const config::TrainConfig& config) {
-  const auto run = prepare_here(config);
+  auto run = prepare_here(config);
   const auto& resolved = run.setup.config;
+  if (run.complete) {
+    fmt::print("the run in {} is complete: nothing is left to do\n", resolved.out);
+    return 0;
+  }
   fmt::print("{}", config::resolved_table(resolved));
   std::fflush(stdout);
   launch::Outcome outcome;
@@ -88,6 +94,35 @@ int train(const config::TrainConfig& config) {
   print_summary(summary, resolved.out, outcome.strangers);
   fmt::print("the page is {}\n", page.string());
   return report::replicas_agree(summary) ? 0 : 1;
+}
+
+// What is not said now is as it was: the config that was saved is the default, the given flags are laid over
+// it. Nothing was saved where --resume auto begins.
+config::TrainConfig laid_over_saved(const CLI::App& command, const config::TrainConfig& config) {
+  const bool automatic = config.resume == train::kAuto;
+  if (automatic && config.out.empty()) return config;  // train() says what is missing
+  const auto& from = automatic ? config.out : config.resume;
+  // Reading a large checkpoint takes its time; that the folder is taken is said before.
+  const auto folder = config.out.empty() ? train::run_folder_of(from).string() : config.out;
+  if (!folder.empty()) (void)train::FolderLock::take_if_there(folder);
+  if (automatic && !checkpoint::latest(from)) return config;
+  config::TrainConfig merged = train::config_of_run(from);
+  merged.out.clear();
+  merged.overwrite = false;  // that was for the folder as it was then
+  const nlohmann::json given = config;
+  nlohmann::json json = merged;
+  for (const auto& [key, value] : given.items()) {
+    std::string flag = key == "pace_ms" ? "pace" : key;
+    if (flag.ends_with("_s")) flag.resize(flag.size() - 2);  // seconds
+    std::ranges::replace(flag, '_', '-');
+    const auto* option = command.get_option_no_throw("--" + flag);
+    if (option != nullptr && option->count() > 0) json[key] = value;
+  }
+  // Saying how long in one unit replaces what was said in the other, and so does saying how fast.
+  if (command.count("--steps") > 0 && command.count("--epochs") == 0) json["epochs"] = 0;
+  if (command.count("--epochs") > 0 && command.count("--steps") == 0) json["steps"] = 0;
+  if (command.count("--device-tflops") > 0 && command.count("--pace") == 0) json["pace_ms"] = 0.0;
+  return json.get<config::TrainConfig>();
 }
 
 }  // namespace
@@ -109,7 +144,7 @@ launch::Listener listener_for(Display& display) {
           [&display](Rank, const nlohmann::json& json) { display.emit(observe::from_json(json)); }};
 }
 
-launch::Outcome run_shown(const train::Prepared& run, Display& display) {
+launch::Outcome run_shown(train::Prepared& run, Display& display) {
   return lab::run_training(run, this_program(), listener_for(display));
 }
 
@@ -121,24 +156,7 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("--config", *file, "a file of `flag = value` lines; flags and environment win over it");
   command->callback([=, &action] {
     if (!file->empty()) config::apply_config_file(*command, *file);
-    action = [=] {
-      if (config->resume.empty()) return train(*config);
-      // What is not said now is as it was: the saved config is the default, the given flags are laid over it.
-      config::TrainConfig merged = train::config_of_run(config->resume);
-      merged.out.clear();
-      const nlohmann::json given = *config;
-      nlohmann::json json = merged;
-      for (const auto& [key, value] : given.items()) {
-        std::string flag = key == "timeout_s" ? "timeout" : key == "pace_ms" ? "pace" : key;
-        std::ranges::replace(flag, '_', '-');
-        const auto* option = command->get_option_no_throw("--" + flag);
-        if (option != nullptr && option->count() > 0) json[key] = value;
-      }
-      // Saying how long in one unit replaces what was said in the other.
-      if (command->count("--steps") > 0 && command->count("--epochs") == 0) json["epochs"] = 0;
-      if (command->count("--epochs") > 0 && command->count("--steps") == 0) json["steps"] = 0;
-      return train(json.get<config::TrainConfig>());
-    };
+    action = [=] { return train(config->resume.empty() ? *config : laid_over_saved(*command, *config)); };
   });
 }
 

@@ -11,8 +11,8 @@ namespace tutti::cli {
 // clock.
 train::Prepared prepare_here(const config::TrainConfig& config);
 
-// Runs to the end; workers' output is printed with their rank, events as progress.
-launch::Outcome run_shown(const train::Prepared& run, Display& display);
+// Runs to the end, as lab::run_training; workers' output is printed with their rank, events as progress.
+launch::Outcome run_shown(train::Prepared& run, Display& display);
 
 // The launcher's way of telling: lines with their rank, events as progress.
 launch::Listener listener_for(Display& display);

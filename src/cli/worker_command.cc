@@ -10,6 +10,8 @@
 #include "lab/bench_ps.h"
 #include "lab/run.h"
 #include "launch/job.h"
+#include "net/heartbeat.h"
+#include "net/stall.h"
 #include "observe/jsonl_sink.h"
 #include "observe/sampler.h"
 #include "observe/tensorboard_sink.h"
@@ -81,8 +83,9 @@ class ColocatedServer {
   ColocatedServer(const ColocatedServer&) = delete;
   ColocatedServer& operator=(const ColocatedServer&) = delete;
 
-  // Until it has ended. Throws what ended it.
-  void wait() {
+  // Until it has ended: when the last worker has said goodbye. Throws what ended it.
+  void wait(const net::StatusBoard& board, Rank self) {
+    const net::Waiting waiting(board, self);
     thread_.join();
     if (failure_) std::rethrow_exception(failure_);
   }
@@ -106,7 +109,7 @@ void leave_signals_to_the_launcher() {
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a failed write, like a full disk
 }
 
-void train(const launch::WorkerJob& job, observe::JsonlSink& report) {
+void train(const launch::WorkerJob& job, const net::StatusBoard& board, observe::JsonlSink& report) {
   leave_signals_to_the_launcher();
   const auto setup = job.payload.get<train::Setup>();
   const auto& config = setup.config;
@@ -121,10 +124,10 @@ void train(const launch::WorkerJob& job, observe::JsonlSink& report) {
   try {
     train_as_worker(job, setup, report);
   } catch (const PeerLost&) {
-    if (server) server->wait();  // it may know why
+    if (server) server->wait(board, job.rank);  // it may know why
     throw;
   }
-  if (server) server->wait();
+  if (server) server->wait(board, job.rank);
 }
 
 void bench(const launch::WorkerJob& job, observe::JsonlSink& report) {
@@ -144,9 +147,12 @@ int work(int fd) {
   const auto job = launch::read_job(fd);
   keep_freed_memory();
   observe::JsonlSink report(UniqueFd(job.report_fd), "the launcher's pipe");
+  const net::StatusBoard board = launch::open_board(job);
+  std::optional<net::Heartbeat> heartbeat;
+  if (job.shows_life) heartbeat.emplace(board, job.rank);
   try {
     if (job.task == lab::kTrainTask) {
-      train(job, report);
+      train(job, board, report);
     } else if (job.task == lab::kBenchTask) {
       bench(job, report);
     } else if (job.task == lab::kBenchPsTask) {

@@ -98,6 +98,8 @@ TEST(Config, NonsenseIsRefusedByName) {
                                                                   {"lr", "-1"},
                                                                   {"lr", "nan"},
                                                                   {"timeout", "0"},
+                                                                  {"heartbeat-timeout", "0.5"},
+                                                                  {"heartbeat-timeout", "nan"},
                                                                   {"steps", "-3"},
                                                                   {"steps", "0"},
                                                                   {"epochs", "0"},

@@ -68,6 +68,8 @@ void add_recipe_flags(CLI::App& app, TrainConfig& c) {
       "part of a label that a classifier's training loss gives to all classes alike");
   add(app, "clip-norm", c.clip_norm,
       "how long the gradient of all parameters together may be; 0: as long as it is");
+  add(app, "on-nonfinite", c.on_nonfinite,
+      "what to do about a loss or gradient that is NaN or infinite: stop the run | skip the step");
 }
 
 // What learns, and from what.
@@ -142,7 +144,11 @@ void add_machine_flags(CLI::App& app, TrainConfig& c) {
       ->default_str("1M")
       ->envname("TUTTI_BUCKET_BYTES");
   add(app, "threads", c.threads, "threads a worker computes with; 0: its share of the cores");
-  add(app, "timeout", c.timeout_s, "seconds until a peer that does not answer ends the run");
+  add(app, "timeout", c.timeout_s, "seconds until a worker that lives but makes no progress ends the run");
+  add(app, "heartbeat-timeout", c.heartbeat_timeout_s,
+      "seconds until a process that shows no life is lost; 0: none shows any (for debuggers), and one is "
+      "lost only "
+      "when it ends");
 }
 
 // What is measured and kept.
@@ -160,7 +166,16 @@ void add_outcome_flags(CLI::App& app, TrainConfig& c) {
       "steps between checkpoints; 0: after each epoch and at the end");
   add_switch(app, "no-checkpoint", c.no_checkpoint, "save no checkpoint, not even at the end");
   add(app, "out", c.out, "run folder; default runs/<model>-<strategy>-<time>");
-  add(app, "resume", c.resume, "run folder whose last checkpoint to go on from");
+  add(app, "resume", c.resume,
+      "run folder whose newest whole checkpoint to go on from, or one of its checkpoints/step-N | auto: go "
+      "on "
+      "in --out if there is something, begin if not");
+  add_switch(app, "overwrite", c.overwrite,
+             "remove from --out what an earlier run left there; files of others are never touched");
+  add(app, "restarts", c.restarts,
+      "times that a run which fails is started again from its last checkpoint, after pauses of 1 to 30 "
+      "seconds")
+      ->check(not_negative, "");
 }
 
 }  // namespace

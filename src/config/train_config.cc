@@ -19,12 +19,13 @@ namespace tutti::config {
   X(crop) X(flip) X(cutout) X(strategy) X(workers) X(steps) X(epochs) X(batch) X(accumulate)              \
   X(global_batch) X(optimizer) X(lr) X(momentum) X(beta1) X(beta2) X(alpha) X(trust) X(epsilon)           \
   X(weight_decay) X(scale_lr) X(warmup_steps) X(schedule) X(step_size) X(gamma) X(min_lr)                 \
-  X(schedule_steps) X(label_smoothing) X(clip_norm) X(seed) X(servers) X(colocate) X(server_role)         \
+  X(schedule_steps) X(label_smoothing) X(clip_norm) X(on_nonfinite) X(seed) X(servers) X(colocate) X(server_role)         \
   X(backup_workers) X(staleness) X(damp_stale) X(local_aggregation) X(no_sparse) X(no_overlap)            \
   X(partitions) X(sync_every) X(moving_rate) X(pace_ms) X(device_tflops) X(slow) X(emulate)               \
   X(sync_batchnorm) X(device) X(precision) X(transport) X(algorithm) X(memory_format)                     \
-  X(bucket_bytes) X(threads) X(timeout_s) X(no_evaluate) X(evaluate_every)  \
-  X(until) X(trace) X(tensorboard) X(checkpoint_every) X(no_checkpoint) X(out) X(resume)
+  X(bucket_bytes) X(threads) X(timeout_s) X(heartbeat_timeout_s) X(no_evaluate) X(evaluate_every)         \
+  X(until) X(trace) X(tensorboard) X(checkpoint_every) X(no_checkpoint) X(out) X(resume)                  \
+  X(overwrite) X(restarts)
 // clang-format on
 
 namespace {
@@ -112,11 +113,18 @@ void validate(const TrainConfig& c) {
           c.label_smoothing);
   require(std::isfinite(c.clip_norm) && c.clip_norm >= 0, "clip-norm", "a finite number, 0 or more",
           c.clip_norm);
+  require(c.on_nonfinite == "stop" || c.on_nonfinite == "skip", "on-nonfinite", "stop or skip",
+          c.on_nonfinite);
   require(c.threads >= 0 && c.threads <= 1024, "threads", "between 0 (choose) and 1024", c.threads);
   require(c.timeout_s > 0 && c.timeout_s <= 86400, "timeout", "between 0 and 86400 seconds", c.timeout_s);
+  require(c.heartbeat_timeout_s == 0 || (c.heartbeat_timeout_s >= 1 && c.heartbeat_timeout_s <= 86400),
+          "heartbeat-timeout", "0 (none) or between 1 and 86400 seconds", c.heartbeat_timeout_s);
   require(c.checkpoint_every >= 0, "checkpoint-every", "at least 1", c.checkpoint_every);
   require(c.checkpoint_every == 0 || !c.no_checkpoint, "checkpoint-every",
           "left out where --no-checkpoint is given", c.checkpoint_every);
+  require(c.restarts >= 0 && c.restarts <= 1000, "restarts", "between 0 and 1000", c.restarts);
+  require(!c.overwrite || c.resume != "auto", "overwrite",
+          "left out where --resume auto is given, which goes on with what is there", c.overwrite);
   require(c.bucket_bytes >= 1, "bucket-bytes", "at least 1", c.bucket_bytes);
   require(c.servers >= 0 && c.servers <= 1024, "servers", "between 1 and 1024", c.servers);
   require(c.server_role == "auto" || c.server_role == "update" || c.server_role == "sum", "server-role",

@@ -49,7 +49,8 @@ struct TrainConfig {
   double min_lr = 0;                  // cosine
   std::int64_t schedule_steps = 0;    // cosine; 0: the whole run
   double label_smoothing = 0;
-  double clip_norm = 0;  // 0: no clipping
+  double clip_norm = 0;               // 0: no clipping
+  std::string on_nonfinite = "stop";  // stop | skip
   std::uint64_t seed = 1;
 
   int servers = 0;  // 0: none, or what the strategy needs
@@ -78,7 +79,8 @@ struct TrainConfig {
   std::string memory_format = "auto";  // auto | contiguous | channels-last
   std::uint64_t bucket_bytes = 1 << 20;
   int threads = 0;                  // a worker; 0: its share of the cores
-  double timeout_s = 30;            // a stalled peer's
+  double timeout_s = 30;            // until a rank that makes no progress is given up
+  double heartbeat_timeout_s = 2;   // until a process that shows no life is
   bool no_evaluate = false;         // else on the test part, after each epoch and at the end
   std::int64_t evaluate_every = 0;  // steps; 0: after each epoch and at the end
   std::string until;                // FIGURE=VALUE
@@ -87,7 +89,9 @@ struct TrainConfig {
   std::int64_t checkpoint_every = 0;  // steps; 0: after each epoch and at the end
   bool no_checkpoint = false;         // neither then nor at the end
   std::string out;                    // empty: runs/<model>-<strategy>-<time>
-  std::string resume;                 // a run folder
+  std::string resume;                 // a run folder, a step folder, or auto
+  bool overwrite = false;             // what an earlier run left in `out`
+  int restarts = 0;                   // times that a run which fails is started again
 
   bool operator==(const TrainConfig&) const = default;
 };

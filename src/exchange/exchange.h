@@ -26,7 +26,8 @@ struct NamedState {
 };
 
 // Owned by the trainer; one thread calls it, but for on_gradient, which comes from backward's thread while
-// the trainer waits in backward. Calls that wait for peers throw PeerLost and Timeout.
+// the trainer waits in backward. Calls that wait for peers throw PeerLost and Timeout; those that take
+// gradients throw NonFinite where one cannot be used (exchange/finite_guard.h).
 class Exchange {
  public:
   virtual ~Exchange() = default;

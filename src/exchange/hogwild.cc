@@ -32,11 +32,11 @@ void Hogwild::start(std::int64_t step, bool with_state) {
 }
 
 void Hogwild::finish_phase(std::size_t phase) {
-  walk_.finish_phase(phase, [this](std::size_t bucket) { updater_.apply(bucket); });
+  walk_.finish_phase(phase, [this](std::size_t bucket) { updater_.apply_own(bucket); });
 }
 
 void Hogwild::finish_step() {
-  walk_.finish_step([this](std::size_t bucket) { updater_.apply(bucket); });
+  walk_.finish_step([this](std::size_t bucket) { updater_.apply_own(bucket); });
   gradients_->fetch_add(1);
 }
 

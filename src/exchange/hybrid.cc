@@ -6,13 +6,15 @@ namespace tutti::exchange {
 
 Hybrid::Hybrid(const Parts& p, const Tuning& tuning)
     : has_tables_(p.tables.size() > 0),
+      buckets_(p.buckets),
       updater_(p.updater),
       workers_(p.workers),
       trace_(p.trace),
       client_(p.everyone, tuning.servers, {.tables = shapes_of(p.tables), .partitions = tuning.partitions},
               {}, client_tables(p.tables, p.workers)),
       rows_(p.tables, p.updater, client_),
-      dense_(p.buckets, p.updater, p.workers, average_by_all_reduce, p.trace) {}
+      dense_(p.buckets, p.updater, p.workers, average_by_all_reduce, p.trace,
+             [this](std::size_t bucket) { take_in(bucket); }) {}
 
 void Hybrid::start(std::int64_t step, bool with_state) {
   dense_.start(step, with_state);
@@ -21,13 +23,28 @@ void Hybrid::start(std::int64_t step, bool with_state) {
   rows_.fetch_all();
 }
 
+// With the last bucket all have come in, and the workers' communicator is free.
+void Hybrid::take_in(std::size_t bucket) {
+  if (has_tables_ && updater_.finite().skips() && bucket + 1 == buckets_.size()) agree_about_rows();
+  updater_.apply(bucket);
+}
+
+void Hybrid::agree_about_rows() {
+  if (true_for_all(workers_, rows_.collect(), "rows are finite")) return;
+  updater_.veto();
+  updater_.finite().skip();
+}
+
 // The rows first: the communication thread goes on with the buckets meanwhile.
 void Hybrid::finish_step() {
+  const bool skips = updater_.finite().skips();
+  if (skips && buckets_.size() == 0) agree_about_rows();
+  if (skips) dense_.finish_step();
   const auto begin = Clock::now();
-  if (has_tables_) rows_.finish_step();
+  if (has_tables_) rows_.finish_step(!updater_.finite().skipped());
   const auto end = Clock::now();
   trace_.add(observe::Lane::waiting, "rows", begin, end);
-  dense_.finish_step();
+  if (!skips) dense_.finish_step();
   times_ = dense_.times();
   times_.busy += client_.take_busy_time();
   times_.exposed += end - begin;

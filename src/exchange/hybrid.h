@@ -6,6 +6,8 @@
 //   table:                                  [push rows][update][pull the next step's rows]
 //   finish_step:                            [waits for the rows][waits][update 0][update 1]
 //
+// Where a step may be skipped, rows wait until all buckets are averaged: both are used, or neither.
+//
 // Which parameter goes which way is decided by exchange/router.h.
 #pragma once
 
@@ -34,7 +36,11 @@ class Hybrid final : public Exchange {
   TableRows* rows() override { return has_tables_ ? &rows_ : nullptr; }
 
  private:
+  void take_in(std::size_t bucket);
+  void agree_about_rows();
+
   const bool has_tables_;
+  grad::Buckets& buckets_;
   Updater& updater_;
   collectives::Communicator& workers_;
   observe::Trace& trace_;

@@ -14,10 +14,10 @@ class Local final : public Exchange {
   void start(std::int64_t step, bool) override { steps_ = step; }
   void on_gradient(grad::ParamId) override {}
   void finish_phase(std::size_t phase) override {
-    walk_.finish_phase(phase, [this](std::size_t bucket) { updater_.apply(bucket); });
+    walk_.finish_phase(phase, [this](std::size_t bucket) { updater_.apply_own(bucket); });
   }
   void finish_step() override {
-    walk_.finish_step([this](std::size_t bucket) { updater_.apply(bucket); });
+    walk_.finish_step([this](std::size_t bucket) { updater_.apply_own(bucket); });
     ++steps_;
   }
   std::int64_t steps_done() const override { return steps_; }

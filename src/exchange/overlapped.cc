@@ -80,6 +80,7 @@ void Overlapped::communicate() {
 }
 
 void Overlapped::average(std::size_t bucket) {
+  updater_.finite().own_gradient(bucket);  // under skip what cannot be used travels on, so that all see it
   const auto begin = Clock::now();
   const auto gradients = buckets_.gradients(bucket);
   average_(all_, {gradients.data(), gradients.size(), DType::f32},

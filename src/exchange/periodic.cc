@@ -30,12 +30,12 @@ void Periodic::at_every_bucket(const Do& act) {
 }
 
 void Periodic::finish_phase(std::size_t phase) {
-  walk_.finish_phase(phase, [this](std::size_t bucket) { updater_.apply(bucket); });
+  walk_.finish_phase(phase, [this](std::size_t bucket) { updater_.apply_own(bucket); });
 }
 
 void Periodic::finish_step() {
   times_ = {};
-  walk_.finish_step([this](std::size_t bucket) { updater_.apply(bucket); });
+  walk_.finish_step([this](std::size_t bucket) { updater_.apply_own(bucket); });
   if (++steps_ % every_ == 0) at_every_bucket([this](auto... bucket) { meet(bucket...); });
 }
 

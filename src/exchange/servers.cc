@@ -67,13 +67,48 @@ void Servers::pull_all() {
 }
 
 void Servers::on_gradient(grad::ParamId id) {
-  if (countdown_.arrived(id) && !clips_before_push()) push_buckets(0);
+  if (countdown_.arrived(id) && !holds_back()) push_buckets(0);
 }
 
-// The first few, full or not, and those behind them that are full, in order.
+// The first few, full or not, and those behind them that are full, in order. Servers that only average pass
+// on what cannot be used, so that all workers see it.
 void Servers::push_buckets(std::size_t at_least) {
-  for (; pushed_ < parts_.buckets.size() && (pushed_ < at_least || countdown_.full(pushed_)); ++pushed_)
+  for (; pushed_ < parts_.buckets.size() && (pushed_ < at_least || countdown_.full(pushed_)); ++pushed_) {
+    parts_.updater.finite().own_gradient(pushed_);
     client_.push(pushed_, parts_.updater.lr());
+  }
+}
+
+// What comes before `end`, phase by phase: a worker without samples has not stopped between two of them, and
+// must agree with the others about each. Whether the last one was used.
+bool Servers::push_held_back(std::size_t end) {
+  bool usable = true;
+  while (pushed_ < end) {
+    const std::size_t phase = parts_.buckets.layout(pushed_).phase;
+    std::size_t last = pushed_;
+    while (last < end && parts_.buckets.layout(last).phase == phase) ++last;
+    usable = decide(pushed_, last);
+    for (; pushed_ < last; ++pushed_) {
+      client_.push(pushed_, parts_.updater.lr(), ps::Answering::whole,
+                   usable ? ps::Bringing::gradient : ps::Bringing::nothing);
+    }
+  }
+  return usable;
+}
+
+// Whether the gradients of these buckets, and of the tables if they are the last, can be used. Models with
+// tables have one phase.
+bool Servers::decide(std::size_t first, std::size_t end) {
+  FiniteGuard& finite = parts_.updater.finite();
+  bool usable = end < parts_.buckets.size() || rows_.collect();
+  for (std::size_t b = first; b < end; ++b) usable = finite.own_gradient(b) && usable;
+  if (finite.skips() && keeps_step()) usable = true_for_all(parts_.workers, usable, "gradients are finite");
+  if (!usable) {
+    finite.skip();
+  } else if (parts_.updater.clips()) {
+    parts_.updater.clip();
+  }
+  return usable;
 }
 
 void Servers::take_in(std::size_t bucket) {
@@ -82,7 +117,7 @@ void Servers::take_in(std::size_t bucket) {
 }
 
 void Servers::finish_phase(std::size_t phase) {
-  push_buckets(walk_.end_of(phase));
+  holds_back() ? void(push_held_back(walk_.end_of(phase))) : push_buckets(walk_.end_of(phase));
   const auto begin = Clock::now();
   walk_.finish_phase(phase, [this](std::size_t bucket) { take_in(bucket); });
   const auto end = Clock::now();
@@ -91,10 +126,15 @@ void Servers::finish_phase(std::size_t phase) {
 }
 
 void Servers::finish_step() {
-  if (clips_before_push()) parts_.updater.clip();
-  push_buckets(parts_.buckets.size());
+  const std::size_t all = parts_.buckets.size();
+  bool usable = true;
+  if (!holds_back()) {
+    push_buckets(all);
+  } else {
+    usable = all > 0 ? push_held_back(all) : decide(0, 0);
+  }
   const auto begin = Clock::now();
-  if (parts_.tables.size() > 0) rows_.finish_step();
+  if (parts_.tables.size() > 0) rows_.finish_step(usable);
   walk_.finish_step([this](std::size_t bucket) { take_in(bucket); });
   const auto end = Clock::now();
   parts_.trace.add(observe::Lane::waiting, "servers", begin, end);
@@ -124,8 +164,13 @@ void Servers::finish(Afterwards afterwards) {
   client_.leave();
   meet_at_the_end(1);
   if (servers_update()) pull_all();
-  if (parts_.everyone.board().first_left(options_.workers) == parts_.workers.rank()) fetch_state();
-  meet_at_the_end(2);  // what the servers tell next is all of it
+  const auto first = [&] {
+    return parts_.everyone.board().first_left(options_.workers) == parts_.workers.rank();
+  };
+  const bool fetched = first();
+  if (fetched) fetch_state();
+  meet_at_the_end(2);                      // what the servers tell next is all of it
+  if (!fetched && first()) fetch_state();  // whose task it was has died over it
   reports_ = client_.say_goodbye(afterwards == Afterwards::another_session);
 }
 
@@ -143,6 +188,8 @@ AggregatedServers::AggregatedServers(const Parts& parts, const Tuning& tuning)
           },
           parts.trace, [this](std::size_t bucket) { apply(bucket); }) {
   TUTTI_CHECK(parts.tables.size() == 0, "a host's workers do not add up rows");
+  TUTTI_CHECK(!servers_update() || !parts.updater.finite().skips(),
+              "what rank 0 pushes has left before all of it is known");
   if (parts.workers.rank() == Rank{0}) {
     client_.emplace(parts.everyone, options_, contents_of(parts, tuning),
                     client_buckets(parts.buckets, true));

@@ -6,8 +6,9 @@
 //   bucket 1:                                 [push][update][pull]
 //   finish_step:                                                   [waits for the rest]
 //
-// Where servers take each worker's gradient by itself and it is clipped, all of it leaves in finish_step.
-// Embedding tables go by rows.
+// Where servers take each worker's gradient by itself and it is clipped, or servers update and a step may be
+// skipped, all of a phase leaves at its end, when the worker knows all of it. Workers that keep step agree
+// then whether it can be used. Embedding tables go by rows.
 #pragma once
 
 #include "collectives/communicator.h"
@@ -43,9 +44,16 @@ class Servers final : public Exchange {
 
  private:
   void push_buckets(std::size_t at_least);
+  bool push_held_back(std::size_t end);
+  bool decide(std::size_t first, std::size_t end);
   void take_in(std::size_t bucket);
   bool servers_update() const { return options_.role == ps::Role::update; }
-  bool clips_before_push() const { return parts_.updater.clips() && servers_update(); }
+  bool holds_back() const {
+    return servers_update() && (parts_.updater.clips() || parts_.updater.finite().skips());
+  }
+  bool keeps_step() const {
+    return options_.policy.consistency == ps::Consistency::sync && options_.policy.backup == 0;
+  }
   // Versions of a piece that make a step of the model.
   std::int64_t versions_a_step() const;
 
@@ -69,7 +77,8 @@ class Servers final : public Exchange {
 // pushes one gradient for all, and what it pulls goes to all. Synchronous.
 class AggregatedServers final : public Exchange {
  public:
-  // As above; the servers' options know one worker, and there are no tables.
+  // As above; the servers' options know one worker, and there are no tables. Where servers update, no step
+  // can be skipped.
   AggregatedServers(const Parts& parts, const Tuning& tuning);
 
   void start(std::int64_t step, bool with_state) override;

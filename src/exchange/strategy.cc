@@ -70,6 +70,12 @@ std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std
   return collectives::Algorithm::ring;
 }
 
+FiniteOptions finite_options(const Strategy& strategy, const Tuning& tuning,
+                             const collectives::Communicator& workers) {
+  const bool alone = strategy.one_worker_only || strategy.apart || strategy.drifts;
+  return {tuning.on_nonfinite, workers.rank(), alone ? 1 : workers.world()};
+}
+
 std::string_view why_whole_tables(const Tuning& tuning) {
   if (optim::needs_layers(tuning.servers.optimizer.kind)) return "the optimizer looks at whole layers";
   if (tuning.clip_norm > 0) return "--clip-norm takes the norm of all gradients together";

@@ -54,7 +54,12 @@ struct Tuning {
   std::int64_t sync_every = 8;     // local-sgd, easgd: steps between meetings
   double moving_rate = 0.1;        // easgd
   double clip_norm = 0;            // 0: gradients stay as long as they are
+  OnNonFinite on_nonfinite = OnNonFinite::stop;
 };
+
+// How a worker looks at numbers that may be none.
+FiniteOptions finite_options(const Strategy& strategy, const Tuning& tuning,
+                             const collectives::Communicator& workers);
 
 // Why embedding tables travel whole with these numbers; empty: they may go by rows.
 std::string_view why_whole_tables(const Tuning& tuning);

@@ -6,24 +6,51 @@
 
 namespace tutti::exchange {
 
-TableRows::TableRows(const grad::Tables& tables, const Updater& updater, ps::Client& client)
+TableRows::TableRows(const grad::Tables& tables, Updater& updater, ps::Client& client)
     : tables_(tables),
       updater_(updater),
       client_(client),
-      pushed_(tables.size()),
+      taken_(tables.size()),
       expected_(tables.size()),
       touched_(tables.size()) {}
 
 void TableRows::on_gradient(std::size_t table) {
-  TUTTI_CHECK(!pushed_[table], "table {} is pushed twice", table);
+  take(table);
+  if (!updater_.finite().skips()) push(table, true);
+}
+
+void TableRows::take(std::size_t table) {
+  Taken& taken = taken_[table];
+  TUTTI_CHECK(!taken.here, "table {} is announced twice", table);
   const auto gradient = tables_.take_gradient(table);
   const auto count = static_cast<std::size_t>(gradient.rows.numel());
   const auto places = client_.places_of(table, {gradient.rows.data_ptr<std::int64_t>(), count});
-  auto rows = ps::sum_repeated_rows(places, {gradient.values.data_ptr<float>(), count * tables_.width(table)},
-                                    tables_.width(table), client_.gradients(table));
-  touched_[table] += static_cast<double>(rows.size());
-  pushed_[table] = true;
-  client_.push_rows(table, std::move(rows), updater_.lr());
+  taken.rows =
+      ps::sum_repeated_rows(places, {gradient.values.data_ptr<float>(), count * tables_.width(table)},
+                            tables_.width(table), client_.gradients(table));
+  taken.here = true;
+  const auto sums = client_.gradients(table).first(taken.rows.size() * tables_.width(table));
+  usable_ = updater_.finite().own_rows(tables_.name(table), sums) && usable_;
+  touched_[table] += static_cast<double>(taken.rows.size());
+}
+
+void TableRows::push(std::size_t table, bool usable) {
+  Taken& taken = taken_[table];
+  taken.pushed = true;
+  if (usable) {
+    client_.push_rows(table, std::move(taken.rows), updater_.lr());
+  } else {
+    client_.push_rows(table, {}, updater_.lr(), ps::Bringing::nothing);
+  }
+}
+
+bool TableRows::collect() {
+  if (tables_.size() == 0) return true;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    if (!taken_[t].here) take(t);
+  }
+  // Where the loss could not be used, its gradients cannot, whatever has become of them on their way.
+  return usable_ && updater_.finite().found().empty();
 }
 
 void TableRows::expect(std::size_t table, std::span<const std::int64_t> rows) {
@@ -34,16 +61,18 @@ void TableRows::expect(std::size_t table, std::span<const std::int64_t> rows) {
   expected.erase(repeated.begin(), repeated.end());
 }
 
-void TableRows::finish_step() {
+void TableRows::finish_step(bool usable) {
   const auto begin = Clock::now();
   for (std::size_t t = 0; t < tables_.size(); ++t) {
-    if (!pushed_[t]) on_gradient(t);
+    if (!taken_[t].here) take(t);
+    if (!taken_[t].pushed) push(t, usable);
   }
   for (std::size_t t = 0; t < tables_.size(); ++t) client_.expect_rows(t, expected_[t]);
   client_.wait_rows();  // what comes back shall have this step in it
   for (std::size_t t = 0; t < tables_.size(); ++t) client_.pull_rows(t, std::exchange(expected_[t], {}));
   client_.wait_rows();
-  pushed_.assign(pushed_.size(), false);
+  taken_.assign(tables_.size(), {});
+  usable_ = true;
   ++steps_;
   last_wait_ = Clock::now() - begin;
 }

@@ -20,16 +20,21 @@ namespace tutti::exchange {
 class TableRows {
  public:
   // All arguments outlive it; the client has exactly these tables.
-  TableRows(const grad::Tables& tables, const Updater& updater, ps::Client& client);
+  TableRows(const grad::Tables& tables, Updater& updater, ps::Client& client);
 
-  // This table's gradient is final for this step. Never blocks on a peer.
+  // This table's gradient is final for this step: it leaves, or waits for finish_step() where a step may be
+  // skipped. Never blocks on a peer. Throws NonFinite.
   void on_gradient(std::size_t table);
+
+  // Takes the gradients that have not been announced. Whether those of all tables can be used.
+  bool collect();
 
   // The next step reads these rows, among repetitions; told before the step in progress is finished.
   void expect(std::size_t table, std::span<const std::int64_t> rows);
 
   // On return every table's gradient has been counted, and the expected rows are as the servers have them.
-  void finish_step();
+  // What has not left by then is pushed as void unless it is `usable`.
+  void finish_step(bool usable = true);
 
   // How long the last finish_step() took.
   Clock::duration last_wait() const { return last_wait_; }
@@ -42,10 +47,19 @@ class TableRows {
   std::vector<double> take_densities();
 
  private:
+  struct Taken {
+    bool here = false;    // the gradient lies in the client's memory
+    bool pushed = false;  // and has left
+    std::vector<std::uint32_t> rows = {};
+  };
+  void take(std::size_t table);
+  void push(std::size_t table, bool usable);
+
   const grad::Tables& tables_;
-  const Updater& updater_;
+  Updater& updater_;
   ps::Client& client_;
-  std::vector<bool> pushed_;
+  std::vector<Taken> taken_;                          // by table: of this step
+  bool usable_ = true;                                // all that were taken in this step are
   std::vector<std::vector<std::uint32_t>> expected_;  // by table: places, rising
   std::vector<double> touched_;                       // by table: rows, over all steps
   std::int64_t steps_ = 0;

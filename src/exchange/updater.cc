@@ -4,17 +4,17 @@
 #include <cmath>
 #include <utility>
 
-#include "base/error.h"
 #include "optim/norm.h"
 
 namespace tutti::exchange {
 
 Updater::Updater(grad::Buckets& buckets, const grad::Tables& tables, const optim::Settings& settings,
-                 double clip_norm)
+                 double clip_norm, const FiniteOptions& finite)
     : buckets_(buckets),
       tables_(tables),
       settings_(settings),
       clip_norm_(clip_norm),
+      finite_(buckets, finite),
       state_(static_cast<std::size_t>(optim::state_slots(settings))) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     for (auto& slot : state_) slot.emplace_back(buckets.layout(b).count);
@@ -28,14 +28,35 @@ Updater::Updater(grad::Buckets& buckets, const grad::Tables& tables, const optim
 void Updater::begin_step(std::int64_t t, double lr) {
   t_ = t;
   lr_ = lr;
+  finite_.begin_step(t);
 }
 
 void Updater::apply(std::size_t bucket) {
-  if (!clips()) return update(bucket);
-  squares_ += optim::sum_of_squares(buckets_.gradients(bucket));
-  if (++waiting_ < buckets_.size()) return;
-  const double factor = take_clip_factor();
+  take(bucket, !finite_.skips() || finite_.mean_gradient(bucket));
+}
+
+void Updater::apply_own(std::size_t bucket) {
+  take(bucket, finite_.own_gradient(bucket));
+}
+
+void Updater::take(std::size_t bucket, bool usable) {
+  if (!clips() && !finite_.skips()) return update(bucket);
+  usable_ = usable_ && usable;
+  if (clips()) squares_ += optim::sum_of_squares(buckets_.gradients(bucket));
+  std::vector<std::size_t> phase;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (buckets_.layout(b).phase == buckets_.layout(bucket).phase) phase.push_back(b);
+  }
+  if (++waiting_ < phase.size()) return;
+  waiting_ = 0;
+  if (!std::exchange(usable_, true)) {
+    finite_.skip();
+    squares_ = gradient_norm_ = 0;
+    for (const std::size_t b : phase) std::ranges::fill(buckets_.gradients(b), 0.0F);
+    return;
+  }
+  const double factor = clips() ? take_clip_factor() : 1;
+  for (const std::size_t b : phase) {
     if (factor < 1) optim::scale(buckets_.gradients(b), factor);
     update(b);
   }
@@ -50,12 +71,8 @@ void Updater::clip() {
 }
 
 double Updater::take_clip_factor() {
+  // Finite: the squares of finite floats are far from where a double ends.
   gradient_norm_ = std::sqrt(std::exchange(squares_, 0));
-  waiting_ = 0;
-  if (!std::isfinite(gradient_norm_)) {
-    throw RunError(
-        fmt::format("the gradient of step {} has a norm of {}; a smaller --lr may help", t_, gradient_norm_));
-  }
   return gradient_norm_ > clip_norm_ ? clip_norm_ / gradient_norm_ : 1;
 }
 

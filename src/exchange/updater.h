@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "exchange/finite_guard.h"
 #include "grad/buckets.h"
 #include "optim/layerwise.h"
 #include "optim/step.h"
@@ -15,23 +16,32 @@ class Updater {
  public:
   // With `clip_norm` above 0 the gradient of all buckets together is at most so long when it is applied.
   Updater(grad::Buckets& buckets, const grad::Tables& tables, const optim::Settings& settings,
-          double clip_norm = 0);
+          double clip_norm = 0, const FiniteOptions& finite = {});
 
   // Step `t`, counted from 1, is next, at this learning rate.
   void begin_step(std::int64_t t, double lr);
   std::int64_t step() const { return t_; }
   double lr() const { return lr_; }
 
-  // Takes a bucket's gradients: updates its parameters from them and clears them for the next step, at once
-  // or, where gradients are clipped, when the last bucket of the step has come. Throws RunError if the norm
-  // of the gradient is no number.
+  // Takes a bucket's gradients: updates its parameters from them and clears them for the next step. At once;
+  // or, where gradients are clipped or a step may be skipped, when the last bucket of the phase has come. A
+  // phase with a gradient that cannot be used changes nothing then, and only clears.
+  // A mean over all workers, each of whom has looked at its own.
   void apply(std::size_t bucket);
+  // This worker's own gradients, at which nobody has looked. Throws NonFinite (exchange/finite_guard.h).
+  void apply_own(std::size_t bucket);
+
+  // The phase in progress is not applied, whatever its gradients are. Only where steps may be skipped.
+  void veto() { usable_ = false; }
+
+  // Looks at every number before it leaves this worker; knows which steps were skipped.
+  FiniteGuard& finite() { return finite_; }
 
   // The same length for gradients that others apply: all of them are here, and leave after it.
   bool clips() const { return clip_norm_ > 0; }
   void clip();
 
-  // Of the step before, as it was before it was clipped; 0 where nothing is clipped.
+  // Of the step before, as it was before it was clipped; 0 where nothing is clipped or applied.
   double gradient_norm() const { return gradient_norm_; }
 
   // The optimizer's memory of one slot, by bucket; slots and their names are in optim/step.h.
@@ -44,6 +54,7 @@ class Updater {
   State state();
 
  private:
+  void take(std::size_t bucket, bool usable);
   void update(std::size_t bucket);
   double take_clip_factor();
 
@@ -52,8 +63,10 @@ class Updater {
   optim::Settings settings_;
   double clip_norm_ = 0;
   double squares_ = 0;       // of the gradients that have come in this step
-  std::size_t waiting_ = 0;  // buckets whose gradients have
+  std::size_t waiting_ = 0;  // buckets whose gradients have, of the phase
+  bool usable_ = true;       // all of them are
   double gradient_norm_ = 0;
+  FiniteGuard finite_;
   std::vector<std::vector<optim::Layer>> layers_;  // by bucket
   std::int64_t t_ = 0;
   double lr_ = 0;

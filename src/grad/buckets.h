@@ -62,6 +62,7 @@ class Buckets {
   const BucketLayout& layout(std::size_t bucket) const { return layouts_[bucket]; }
   std::size_t bucket_of(ParamId id) const { return bucket_of_[static_cast<std::size_t>(to_int(id))]; }
   std::size_t parameter_count() const { return bucket_of_.size(); }
+  const std::string& name_of(ParamId id) const { return names_[static_cast<std::size_t>(to_int(id))]; }
   std::int64_t dimensions_of(ParamId id) const {
     return tensors_[static_cast<std::size_t>(to_int(id))].dim();
   }

@@ -1,22 +1,19 @@
 #include "lab/run.h"
 
 #include "emulate/cluster.h"
+#include "observe/jsonl_sink.h"
 #include "report/summary.h"
 #include "train/plan.h"
+#include "train/resume.h"
+#include "train/run_folder.h"
 
 namespace tutti::lab {
 
 namespace {
 
-launch::Outcome tidied(launch::Outcome outcome, const std::string& run_folder) {
-  if (outcome.exit_code != 0) train::remove_unfinished_checkpoints(run_folder);
-  return outcome;
-}
+namespace fs = std::filesystem;
 
-}  // namespace
-
-launch::Outcome run_training(const train::Prepared& run, const std::string& program,
-                             const launch::Listener& listener) {
+launch::JobSpec spec_of(const train::Prepared& run, const std::string& program) {
   const auto& config = run.setup.config;
   launch::JobSpec spec;
   spec.program = program;
@@ -26,25 +23,73 @@ launch::Outcome run_training(const train::Prepared& run, const std::string& prog
   spec.transport = config.transport;
   spec.busy_threads = config.threads + 1;  // backward computes while the exchange waits
   spec.timeout = train::timeout_of(config);
+  spec.heartbeat_timeout = train::heartbeat_timeout_of(config);
+  spec.shows_life = config.heartbeat_timeout_s > 0;
   spec.servers = config.servers;
   spec.colocate = config.colocate;
   spec.local_memory = config.local_aggregation;
   spec.saves_when_asked = true;
   spec.survives_workers = train::survives_workers(config);
   for (const UniqueFd& fd : run.keep_open) spec.inherit.push_back(fd.get());
-  std::optional<emulate::Cluster> cluster;
-  if (const auto emulation = config::parse_emulation(config.emulate)) {
-    cluster.emplace(*emulation, launch::processes_of(spec));
-  }
-  train::make_run_folder(run.setup);
-  if (!cluster) return tidied(launch::run(spec, listener), config.out);
+  if (run.lock) spec.inherit.push_back(run.lock.fd());  // the folder is taken until the last of them is gone
+  return spec;
+}
+
+launch::Outcome run_once(const launch::JobSpec& spec, const emulate::Cluster* cluster, const fs::path& out,
+                         const launch::Listener& listener) {
+  if (cluster == nullptr) return launch::run(spec, listener);
   auto [outcome, traffic] = cluster->run(spec, listener);
   if (outcome.exit_code == 0) {
-    auto summary = report::read_summary(config.out);
+    auto summary = report::read_summary(out);
     summary["emulated"] = std::move(traffic);
-    write_file_atomically(std::filesystem::path(config.out) / "summary.json", summary.dump(2) + "\n");
+    write_file_atomically(out / "summary.json", summary.dump(2) + "\n");
   }
-  return tidied(outcome, config.out);
+  return outcome;
+}
+
+// Between two tries of a run: takes its folder back to where the next one begins, and says where that is.
+std::string rewind(train::Setup& setup, train::Setup next, const launch::Outcome& failed,
+                   const std::function<void(const std::string&)>& say) {
+  for (const auto& note : train::go_on_from_newest(next)) say(note);
+  next.restarts = setup.restarts;
+  next.restarts.push_back({failed.line, next.first_step});
+  setup = std::move(next);
+  for (const auto& note : train::rewind_run_folder(setup)) say(note);
+  return setup.first_step == 0 ? "the beginning" : fmt::format("step {}", setup.first_step);
+}
+
+}  // namespace
+
+launch::Outcome run_training(train::Prepared& run, const std::string& program,
+                             const launch::Listener& listener, const Pause& pause) {
+  const fs::path out = run.setup.config.out;
+  std::optional<emulate::Cluster> cluster;
+  if (const auto emulation = config::parse_emulation(run.setup.config.emulate)) {
+    cluster.emplace(*emulation, launch::processes_of(spec_of(run, program)));
+  }
+  if (!run.lock) run.lock = train::FolderLock::take(out);
+  for (auto& note : train::make_run_folder(run.setup)) run.notes.push_back(std::move(note));
+  const std::function<void(const std::string&)> say = [&](const std::string& line) {
+    const observe::Note note{line};
+    listener.on_report(Rank{0}, observe::to_json(note));
+    try {
+      observe::JsonlSink(out / "metrics.jsonl").emit(note);
+    } catch (const RunError&) {  // a full disk costs the line, not the run
+    }
+  };
+  for (const auto& note : run.notes) say(note);
+
+  const train::Setup at_first = run.setup;
+  auto outcome = run_with_restarts(
+      {.restarts = run.setup.config.restarts,
+       .run = [&] { return run_once(spec_of(run, program), cluster ? &*cluster : nullptr, out, listener); },
+       .rewind = [&](const auto& failed) { return rewind(run.setup, at_first, failed, say); },
+       .say = say,
+       .pause = pause});
+  if (outcome.exit_code != 0) train::sweep_run_folder(out);
+  // Told to stop in its last step, it has come to its end all the same.
+  if (outcome.interrupted_by != 0 && fs::exists(out / "summary.json")) outcome.exit_code = 0;
+  return outcome;
 }
 
 }  // namespace tutti::lab

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "lab/restart.h"
 #include "launch/launcher.h"
 #include "train/prepare.h"
 
@@ -11,8 +12,11 @@ namespace tutti::lab {
 // The task that workers of run_training are given.
 inline constexpr const char* kTrainTask = "train";
 
-// Starts the workers of a prepared run and waits for their end. `program` is this executable.
-launch::Outcome run_training(const train::Prepared& run, const std::string& program,
-                             const launch::Listener& listener);
+// Takes the run folder, starts the workers of a prepared run and waits for their end; starts them again where
+// the config allows it. `program` is this executable. run.lock is held from then on, and run.setup is as the
+// last try had it. What happens to folder and job is told as notes, and kept in metrics.jsonl. Throws
+// ConfigError if another run has the folder, RunError.
+launch::Outcome run_training(train::Prepared& run, const std::string& program,
+                             const launch::Listener& listener, const Pause& pause = pause_unless_interrupted);
 
 }  // namespace tutti::lab

@@ -56,9 +56,13 @@ Verdict blame_the_silent(const std::vector<RankEnd>& ends, const RankEnd& report
 
 Verdict diagnose(const std::vector<RankEnd>& ends) {
   if (const auto* e = first_by_order(ends, [](const RankEnd& x) { return x.signal != 0; })) {
-    return {1, fmt::format("{} was killed by {}{}", who(ends, e->rank), signal_name(e->signal),
-                           witnesses(ends, e->rank))};
+    const auto fate = e->found.empty() ? "was killed by " + signal_name(e->signal) : e->found;
+    return {1, fmt::format("{} {}{}", who(ends, e->rank), fate, witnesses(ends, e->rank))};
   }
+  // What others say then, even of themselves, only follows from it: their collectives were cut short. It says
+  // who, and where.
+  const auto nonfinite = [](const RankEnd& x) { return x.failure && x.failure->kind == Kind::nonfinite; };
+  if (const auto* e = first_by_order(ends, nonfinite)) return {e->exit_code, e->failure->what, true};
   if (const auto* e = first_by_order(ends, [](const RankEnd& x) { return x.failure && !blames_a_peer(x); })) {
     return {e->exit_code, fmt::format("{} failed: {}", who(ends, e->rank), e->failure->what)};
   }
@@ -70,10 +74,6 @@ Verdict diagnose(const std::vector<RankEnd>& ends) {
   const auto timed_out = [](const RankEnd& x) { return x.failure && x.failure->kind == Kind::timeout; };
   if (const auto* e = first_by_order(ends, timed_out)) return blame_the_silent(ends, *e);
   if (const auto* e = first_by_order(ends, blames_a_peer)) return {e->exit_code, e->failure->what};
-  const auto stopped = std::ranges::find_if(ends, [](const RankEnd& e) { return e.running && e.stopped; });
-  if (stopped != ends.end()) {
-    return {1, fmt::format("{} did not answer: its process is stopped", who(ends, stopped->rank))};
-  }
   return {};
 }
 

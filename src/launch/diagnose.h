@@ -18,14 +18,16 @@ struct RankEnd {
   bool running = true;                            // has not ended by itself
   bool stopped = false;                           // the kernel says it is stopped (SIGSTOP, SIGTSTP)
   int exit_code = 0;                              // if it exited
-  int signal = 0;                                 // if it was killed, and not by the launcher
+  int signal = 0;                                 // if it was killed
+  std::string found = {};                         // why the launcher killed it, if it did (launch/watch.h)
   int order = 0;                                  // first to end is 1
   std::optional<Failure> failure = std::nullopt;  // what it reported
 };
 
 struct Verdict {
   int exit_code = 0;
-  std::string line;  // empty if all is well
+  std::string line;               // empty if all is well
+  bool would_fail_again = false;  // numbers that are not finite come again
 };
 
 // The exit code is the first failing rank's, 1 for a rank that was killed.

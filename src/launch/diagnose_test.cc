@@ -43,6 +43,24 @@ TEST(Diagnose, OwnFailureComesBeforeThoseItCaused) {
   EXPECT_EQ(v.line, "rank 2 failed: labels: file x offset 9");
 }
 
+TEST(Diagnose, ANumberThatIsNoneIsTheCauseWhateverOthersSay) {
+  const auto failed = [](int rank, int order, const std::exception& e) {
+    RankEnd end = ended(rank, order, 1);
+    end.failure = failure_from_json(to_json(failure_of(e)));
+    end.exit_code = exit_code_of(*end.failure);
+    return end;
+  };
+  const auto v = diagnose({failed(0, 1, RunError("rank 0: cancelled")),
+                           blaming(2, 2, Kind::peer_lost, 1, "all-reduce of bucket 0, step 17"),
+                           failed(1, 3, NonFinite(Rank{1}, 17, "the loss is nan"))});
+  EXPECT_EQ(v.exit_code, 1);
+  EXPECT_EQ(v.line,
+            "rank 1: step 17: the loss is nan; a smaller --lr may help, --on-nonfinite skip goes on without "
+            "such steps");
+  EXPECT_TRUE(v.would_fail_again);
+  EXPECT_FALSE(diagnose({failed(0, 1, RunError("the disk is full"))}).would_fail_again);
+}
+
 TEST(Diagnose, InACircleOfWaitingTheSilentOneIsToBlame) {
   RankEnd stopped{.rank = Rank{2}, .stopped = true};
   const auto v =
@@ -53,10 +71,15 @@ TEST(Diagnose, InACircleOfWaitingTheSilentOneIsToBlame) {
             "rank 2 did not answer for 30.0 s (its process is stopped): rank 3 waited for it in all-reduce");
 }
 
-TEST(Diagnose, StoppedRankThatNobodyWaitedForIsNamed) {
-  const auto v = diagnose({ended(0, 1, 0), RankEnd{.rank = Rank{1}, .stopped = true}});
+TEST(Diagnose, RankThatTheLauncherHadToEndIsNamedWithWhatWasFound) {
+  RankEnd lost = ended(1, 2, 0);
+  lost.signal = SIGKILL;
+  lost.found = "showed no life for 2.1 s; it was computing step 17";
+  const auto v = diagnose({blaming(0, 1, Kind::peer_lost, 1, "all-reduce of bucket 0"), lost});
   EXPECT_EQ(v.exit_code, 1);
-  EXPECT_EQ(v.line, "rank 1 did not answer: its process is stopped");
+  EXPECT_EQ(
+      v.line,
+      "rank 1 showed no life for 2.1 s; it was computing step 17; rank 0 was in all-reduce of bucket 0");
 }
 
 TEST(Diagnose, ExitWithoutAWordIsSaid) {

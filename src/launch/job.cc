@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "net/segment_transport.h"
+#include "net/stall.h"
 #include "net/tcp_transport.h"
 #include "rendezvous/rendezvous.h"
 
@@ -27,7 +28,7 @@ UniqueFd duplicate(int fd) {
 
 net::TransportOptions options_of(const WorkerJob& job) {
   return {job.timeout, job.own_core, job.survives_workers,
-          std::make_shared<const net::StatusBoard>(net::StatusBoard::open(duplicate(job.board_fd)))};
+          std::make_shared<const net::StatusBoard>(open_board(job))};
 }
 
 std::unique_ptr<net::Transport> take_seat(int fd, Rank rank, const net::TransportOptions& options) {
@@ -53,6 +54,7 @@ UniqueFd write_job(const WorkerJob& job) {
                                {"report_fd", job.report_fd},
                                {"timeout_ms", job.timeout.count()},
                                {"survives_workers", job.survives_workers},
+                               {"shows_life", job.shows_life},
                                {"own_core", job.own_core}};
   const std::string text = json.dump();
   UniqueFd fd = make_memory_file("tutti-job", 0);
@@ -86,6 +88,7 @@ WorkerJob read_job(int fd) {
     job.report_fd = json.at("report_fd");
     job.timeout = std::chrono::milliseconds(json.at("timeout_ms").get<std::int64_t>());
     job.survives_workers = json.at("survives_workers");
+    job.shows_life = json.at("shows_life");
     job.own_core = json.at("own_core");
     return job;
   } catch (const std::exception& e) {
@@ -94,14 +97,21 @@ WorkerJob read_job(int fd) {
   }
 }
 
+net::StatusBoard open_board(const WorkerJob& job) {
+  return net::StatusBoard::open(duplicate(job.board_fd));
+}
+
 std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink& report) {
   const net::TransportOptions options = options_of(job);
+  options.board->say(job.rank, "joining the job");
   if (job.transport == "shm") {
     return take_seat(job.segment_fd, job.rank, options);
   }
+  const net::Waiting waiting(*options.board, job.rank);
   net::Mesh mesh(job.rank, job.world, job.secret, job.address);
-  const auto peers = rendezvous::join(job.rendezvous, job.secret, job.rank, job.world, mesh.endpoint(),
-                                      Deadline::in(job.timeout));
+  const auto peers =
+      rendezvous::join(job.rendezvous, job.secret, job.rank, job.world, mesh.endpoint(),
+                       Deadline::in(std::max<Clock::duration>(job.timeout, net::kTimeToStart)));
   std::uint64_t strangers = 0;
   auto transport = mesh.connect(peers, options, &strangers);
   if (strangers > 0) report.write_line({{kStrangers, strangers}});
@@ -118,6 +128,7 @@ Failure failure_of(const std::exception& e) {
   const std::string text = e.what();
   Failure f{Failure::Kind::run, text.substr(0, text.find('\n')), std::nullopt};
   if (dynamic_cast<const UsageError*>(&e) != nullptr) f.kind = Failure::Kind::usage;
+  if (dynamic_cast<const NonFinite*>(&e) != nullptr) f.kind = Failure::Kind::nonfinite;
   if (const auto* lost = dynamic_cast<const PeerLost*>(&e))
     f = {Failure::Kind::peer_lost, e.what(), lost->fault};
   if (const auto* timeout = dynamic_cast<const Timeout*>(&e))

@@ -34,6 +34,7 @@ struct WorkerJob {
   int report_fd = -1;
   std::chrono::milliseconds timeout{30'000};
   bool survives_workers = false;  // as in JobSpec
+  bool shows_life = true;         // likewise
   bool own_core = false;          // nobody else needs the core that waits: a short spin beats a sleep
 };
 
@@ -42,6 +43,9 @@ UniqueFd write_job(const WorkerJob& job);
 
 // Reads and closes it. Throws ConfigError if the descriptor holds none.
 WorkerJob read_job(int fd);
+
+// What all ranks show of themselves; the launcher's, mapped once more. Throws RunError.
+net::StatusBoard open_board(const WorkerJob& job);
 
 // Takes the worker's place among its peers. Blocks until all have come. Connections that were refused
 // meanwhile are counted in `report`, under kStrangers. Throws Timeout, PeerLost, AuthError.
@@ -52,7 +56,7 @@ inline constexpr const char* kStrangers = "strangers";
 
 // Why a worker failed, as it travels to the launcher.
 struct Failure {
-  enum class Kind { run, usage, peer_lost, timeout };
+  enum class Kind { run, usage, peer_lost, timeout, nonfinite };
   Kind kind = Kind::run;
   std::string what;
   std::optional<PeerFault> fault;  // of peer_lost and timeout

@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
 #include "launch/job.h"
+#include "net/heartbeat.h"
 #include "observe/jsonl_sink.h"
 
 using namespace tutti;
@@ -27,10 +29,26 @@ void exchange_forever(net::Transport& t) {
 // own.
 pid_t start_child(bool apart) {
   const pid_t child = ::fork();
+  if (apart) ::setpgid(child, child);  // from both sides, so that it is so when either goes on
   if (child != 0) return child;
-  if (apart) ::setpgid(0, 0);
   ::execlp("sleep", "sleep", "1000", nullptr);
   ::_exit(127);
+}
+
+// Busy with something that takes no message, then tells everyone.
+void evaluate(net::Transport& t, int batches) {
+  for (int b = 1; b <= batches; ++b) {
+    t.board().say(t.rank(), "evaluating, batch " + std::to_string(b));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  for (int r = 0; r < t.world(); ++r) {
+    if (Rank{r} != t.rank()) net::send(t, Rank{r}, {}, {"barrier"});
+  }
+}
+
+int wait_for(net::Transport& t, Rank busy) {
+  net::receive(t, busy, {}, {"barrier"});
+  return 0;
 }
 
 int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
@@ -61,7 +79,20 @@ int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
   if (mode == "exit" && chosen) return job.payload.at("code");
   if (mode.starts_with("throw") && chosen) throw DataError("labels.idx: offset 8: label 12 is not below 10");
   if (mode == "kill" && chosen) ::raise(SIGKILL);
-  if (mode == "stop" && chosen) ::raise(SIGSTOP);
+  if (mode == "stop" && chosen) {
+    transport->board().say(job.rank, "computing step 17");
+    ::raise(SIGSTOP);
+  }
+  if (job.payload.value("others", "") == "leave") return 0;
+  if (mode == "busy" && chosen) {
+    evaluate(*transport, job.payload.at("batches"));
+    return 0;
+  }
+  if (mode == "busy") return wait_for(*transport, Rank{job.payload.at("rank").get<int>()});
+  if (mode == "hang" && chosen) {
+    transport->board().say(job.rank, "evaluating, batch 3 of 20");
+    while (true) ::pause();
+  }
   exchange_forever(*transport);
   return 0;
 }
@@ -71,6 +102,8 @@ int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
 int main(int, char** argv) {
   const auto job = launch::read_job(std::atoi(argv[3]));
   observe::JsonlSink report(UniqueFd(job.report_fd), "report");
+  const auto board = launch::open_board(job);
+  const net::Heartbeat heartbeat(board, job.rank);
   try {
     return work(job, report);
   } catch (const std::exception& e) {

@@ -17,7 +17,9 @@
 #include "base/process.h"
 #include "launch/cores.h"
 #include "launch/spawn.h"
+#include "launch/watch.h"
 #include "net/segment.h"
+#include "net/stall.h"
 #include "observe/event.h"
 #include "rendezvous/rendezvous.h"
 
@@ -34,8 +36,11 @@ constexpr auto kLastWords = std::chrono::milliseconds(1500);
 // How long workers that were asked to save and end may take.
 constexpr auto kTimeToStop = std::chrono::seconds(10);
 
-// How often the launcher looks whether a worker is stopped.
-constexpr auto kGlance = std::chrono::milliseconds(500);
+// When we know already who is to blame, they get this long.
+constexpr auto kShortLastWords = std::chrono::milliseconds(600);
+
+// How often the launcher looks whether all live and get on.
+constexpr auto kGlance = std::chrono::milliseconds(100);
 
 // When all workers have ended, what they wrote lies in their pipes. This long a pause in it, or this many
 // lines for each worker, is its end, even if somebody holds a pipe open or writes on: a process that has left
@@ -82,14 +87,24 @@ class LineReader : public std::enable_shared_from_this<LineReader> {
   std::function<void(const std::string&)> on_line_;
 };
 
-// 'T' in /proc/PID/stat: stopped by a signal. A tracer's stop is 't' and does not count: a leak check stops
-// its process so at the end, and who holds a rank in a debugger wants it left alone.
+// The first letter of a line of /proc/PID/status, 0 if there is none: "State" of "State:\tT (stopped)" is T.
+char status_of(pid_t pid, std::string_view line) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string text; std::getline(status, text);) {
+    if (text.starts_with(line) && text.size() > line.size() + 2) return text[line.size() + 2];
+  }
+  return 0;
+}
+
+// By a signal. A tracer's stop is 't' and does not count.
 bool is_stopped(pid_t pid) {
-  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(stat, text);
-  const auto end_of_name = text.rfind(')');
-  return end_of_name != std::string::npos && text.compare(end_of_name, 3, ") T") == 0;
+  return status_of(pid, "State") == 'T';
+}
+
+// Who holds a rank in a debugger wants it left alone, and a leak check stops its process likewise. One whose
+// memory is being written to a core file is about to say why it dies.
+bool is_held(pid_t pid) {
+  return status_of(pid, "State") == 't' || status_of(pid, "CoreDumping") == '1';
 }
 
 // A worker and whatever it has started: the group that spawn() gave it. Call it before the worker is waited
@@ -115,7 +130,7 @@ class Job {
     if (spec_.saves_when_asked) signals_.add(SIGUSR1);
     await_signal();
     start_all();
-    look_after_stopped();
+    watch_all();
     io_.run();
     read_rest_of_output();
     Outcome outcome;
@@ -125,6 +140,7 @@ class Job {
     const Verdict verdict = diagnose(ends_);
     outcome.exit_code = verdict.exit_code;
     outcome.line = verdict.line;
+    outcome.would_fail_again = verdict.would_fail_again;
     if (interrupted_by_ != 0) {
       outcome.exit_code = 128 + interrupted_by_;
       outcome.line = fmt::format("interrupted by {}; all {} processes {}", signal_name(interrupted_by_),
@@ -138,7 +154,8 @@ class Job {
   struct Worker {
     pid_t pid = -1;
     std::unique_ptr<asio::posix::stream_descriptor> death = nullptr;
-    std::optional<Clock::time_point> stopped_since = std::nullopt;
+    Watch watch;
+    std::uint64_t glances = 0;  // at which it was not stopped; counted for programs of others
   };
 
   void start_all() {
@@ -151,6 +168,7 @@ class Job {
     job.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec_.timeout);
     job.board_fd = board_.fd();
     job.survives_workers = spec_.survives_workers;
+    job.shows_life = spec_.shows_life;
     if (spec_.transport == "tcp") {
       open_rendezvous(job);
       job.rendezvous = rendezvous_->endpoint();
@@ -198,9 +216,10 @@ class Job {
 
     const std::size_t i = workers_.size();
     ends_.push_back({.rank = job.rank, .server = to_int(job.rank) >= spec_.workers});
-    workers_.push_back(
-        {child.pid, std::make_unique<asio::posix::stream_descriptor>(io_, child.pidfd.release())});
-    watch(i);
+    workers_.push_back({child.pid,
+                        std::make_unique<asio::posix::stream_descriptor>(io_, child.pidfd.release()),
+                        Watch(limits_)});
+    await_death(i);
     const Rank rank = job.rank;
     read_lines(std::move(child.out),
                [this, rank](const std::string& l) { listener_.on_output(rank, false, l); });
@@ -232,7 +251,7 @@ class Job {
     }
   }
 
-  void watch(std::size_t i) {
+  void await_death(std::size_t i) {
     workers_[i].death->async_wait(asio::posix::stream_descriptor::wait_read, [this, i](error_code e) {
       if (!e) on_death(i);
     });
@@ -266,9 +285,12 @@ class Job {
     const std::string doing = board_.doing(rank);
     board_.drop(rank);
     dropped_.push_back(rank);
-    tell(fmt::format("rank {} was killed by {}{}; the others go on without it", to_int(rank),
-                     signal_name(end.signal), doing.empty() ? "" : fmt::format(" ({})", doing)));
+    const std::string killed = fmt::format("was killed by {}{}", signal_name(end.signal),
+                                           doing.empty() ? "" : fmt::format(" ({})", doing));
+    tell(fmt::format("rank {} {}; the others go on without it", to_int(rank),
+                     end.found.empty() ? killed : end.found));
     end.signal = 0;
+    end.found.clear();
   }
 
   void has_ended(RankEnd& end) {
@@ -286,7 +308,8 @@ class Job {
   void begin_end() {
     if (ending_) return;
     ending_ = true;
-    last_words_.expires_after(kLastWords);
+    const bool known = std::ranges::any_of(ends_, [](const RankEnd& e) { return !e.found.empty(); });
+    last_words_.expires_after(known ? kShortLastWords : kLastWords);
     last_words_.async_wait([this](error_code e) {
       if (!e) stop_all();
     });
@@ -302,22 +325,41 @@ class Job {
     }
   }
 
-  // A peer's deadline finds a stopped rank while it is waited for. When nobody waits (it is the only one, or
-  // the last), only we can see that it does not run.
-  void look_after_stopped() {
-    for (Worker& w : workers_) {
-      if (w.pid <= 0 || !is_stopped(w.pid)) {
-        w.stopped_since.reset();
-      } else if (!w.stopped_since) {
-        w.stopped_since = Clock::now();
-      } else if (Clock::now() - *w.stopped_since > spec_.timeout + kLastWords) {
-        return stop_all();
-      }
+  // A glance that comes late counts as one: while we did not run ourselves (Ctrl-Z), nobody had to.
+  void watch_all() {
+    if (alive_ == 0) return;  // the timer had run out when wind_up() came to cancel it
+    const auto now = Clock::now();
+    const auto passed = std::min<Clock::duration>(now - std::exchange(last_glance_, now), kGlance);
+    for (std::size_t i = 0; i < workers_.size() && !stopping_; ++i) {
+      if (workers_[i].pid > 0 && ends_[i].found.empty()) watch(i, passed);
     }
     glance_.expires_after(kGlance);
     glance_.async_wait([this](error_code e) {
-      if (!e) look_after_stopped();
+      if (!e) watch_all();
     });
+  }
+
+  // A rank that is lost or stuck is ended; what follows is the same as for one that died.
+  void watch(std::size_t i, Clock::duration passed) {
+    Worker& w = workers_[i];
+    const auto finding = w.watch.look(vitals_of(i), passed);
+    if (!finding) return;
+    if (is_held(w.pid)) return w.watch.excuse();
+    ends_[i].found = describe(*finding, is_stopped(w.pid), board_.doing(ends_[i].rank));
+    ::kill(w.pid, SIGKILL);
+  }
+
+  Vitals vitals_of(std::size_t i) {
+    if (!spec_.shows_life) {  // all that can be seen of a program of others is that it is not stopped
+      std::uint64_t& glances = workers_[i].glances;
+      if (!is_stopped(workers_[i].pid)) ++glances;
+      return {.beats = glances, .progress = glances};
+    }
+    const Rank rank = ends_[i].rank;
+    return {.beats = board_.beats(rank),
+            .progress = board_.progress(rank),
+            .waiting = board_.waiting(rank),
+            .signed_off = board_.signed_off(rank)};
   }
 
   void await_signal() {
@@ -393,6 +435,10 @@ class Job {
   bool ending_ = false;
   bool stopping_ = false;
   int interrupted_by_ = 0;
+  const WatchLimits limits_{.heartbeat = spec_.shows_life ? spec_.heartbeat_timeout : spec_.timeout,
+                            .progress = spec_.timeout,
+                            .start = std::max<Clock::duration>(spec_.timeout, net::kTimeToStart)};
+  Clock::time_point last_glance_ = Clock::now();
 };
 
 }  // namespace
@@ -402,8 +448,10 @@ int processes_of(const JobSpec& spec) {
 }
 
 Outcome run(const JobSpec& spec, const Listener& listener) {
-  Job job(spec, listener);
-  return job.run();
+  const auto outcome = Job(spec, listener).run();
+  // The end of a signal set brings the default back, which would end us between two tries of a run.
+  if (spec.saves_when_asked) ::signal(SIGUSR1, SIG_IGN);
+  return outcome;
 }
 
 }  // namespace tutti::launch

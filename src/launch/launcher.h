@@ -29,7 +29,11 @@ struct JobSpec {
   std::string task;
   nlohmann::json payload;
   std::string transport = "shm";  // "shm" or "tcp"
+  // A rank that makes no progress for so long, and waits for nobody, is stuck (launch/watch.h).
   Clock::duration timeout = std::chrono::seconds(30);
+  // A process that shows no life for so long is lost.
+  Clock::duration heartbeat_timeout = std::chrono::seconds(2);
+  bool shows_life = true;         // false: no heartbeats, as of processes that become programs of others
   int busy_threads = 1;           // of a worker, at a time: ranks spin only if their cores are not needed
   Place meeting{};                // where ranks find each other, for "tcp"
   std::vector<Place> places;      // by process, for "tcp"; empty: all on loopback here
@@ -50,10 +54,11 @@ struct Listener {
 
 struct Outcome {
   int exit_code = 0;
-  std::string line;             // what went wrong, if anything
-  std::uint64_t strangers = 0;  // connections that were refused
-  std::vector<Rank> dropped;    // workers that died on the way
-  int interrupted_by = 0;       // the signal that ended the launcher's patience
+  std::string line;               // what went wrong, if anything
+  bool would_fail_again = false;  // as it is in the run itself and no fault
+  std::uint64_t strangers = 0;    // connections that were refused
+  std::vector<Rank> dropped;      // workers that died on the way
+  int interrupted_by = 0;         // the signal that ended the launcher's patience
 };
 
 // Runs the job to its end. SIGINT, SIGTERM and SIGHUP stop it: at once, or, where the job saves when asked,

@@ -93,13 +93,33 @@ TEST_P(Launcher, KilledRankEndsTheJobAndIsNamedWithTheOperation) {
   expect_all_gone(seen);
 }
 
-TEST_P(Launcher, StoppedRankEndsTheJobAfterTheDeadlineAndIsNamed) {
+// Long before any deadline for work, which is longer than this test may take.
+TEST_P(Launcher, StoppedRankIsLostAndNamedWithWhatItWasDoing) {
   Seen seen;
   const Outcome o =
-      run(job(GetParam(), 3, {{"mode", "stop"}, {"rank", 1}}, std::chrono::seconds(2)), listen_to(seen));
+      run(job(GetParam(), 3, {{"mode", "stop"}, {"rank", 1}}, std::chrono::hours(1)), listen_to(seen));
   EXPECT_EQ(o.exit_code, 1);
-  EXPECT_NE(o.line.find("rank 1 did not answer"), std::string::npos) << o.line;
-  EXPECT_NE(o.line.find("stopped"), std::string::npos) << o.line;
+  EXPECT_NE(o.line.find("rank 1 showed no life for 2."), std::string::npos) << o.line;
+  EXPECT_NE(o.line.find(" s (its process is stopped); it was computing step 17; rank "), std::string::npos)
+      << o.line;
+  expect_all_gone(seen);
+}
+
+TEST_P(Launcher, RankThatIsBusyForLongerThanTheDeadlineIsNotBlamed) {
+  Seen seen;
+  const Outcome o = run(
+      job(GetParam(), 3, {{"mode", "busy"}, {"rank", 1}, {"batches", 15}}, std::chrono::milliseconds(500)),
+      listen_to(seen));
+  EXPECT_EQ(o.exit_code, 0) << o.line;
+}
+
+TEST_P(Launcher, RankThatLivesButDoesNotGetOnIsNamedWithItsWords) {
+  Seen seen;
+  const Outcome o =
+      run(job(GetParam(), 3, {{"mode", "hang"}, {"rank", 2}}, std::chrono::seconds(1)), listen_to(seen));
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_NE(o.line.find("rank 2 made no progress for 1."), std::string::npos) << o.line;
+  EXPECT_NE(o.line.find(" s; it says: evaluating, batch 3 of 20; rank "), std::string::npos) << o.line;
   expect_all_gone(seen);
 }
 
@@ -113,12 +133,22 @@ TEST_P(Launcher, InterruptStopsEveryone) {
   expect_all_gone(seen);
 }
 
+TEST_P(Launcher, StoppedRankThatNobodyWaitsForIsNamedToo) {
+  Seen seen;
+  const Outcome o =
+      run(job(GetParam(), 3, {{"mode", "stop"}, {"rank", 1}, {"others", "leave"}}, std::chrono::hours(1)),
+          listen_to(seen));
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_NE(o.line.find("rank 1 showed no life for 2."), std::string::npos) << o.line;
+  expect_all_gone(seen);
+}
+
 TEST_P(Launcher, OnlyRankThatIsStoppedEndsTheJobToo) {
   Seen seen;
-  const Outcome o = run(job(GetParam(), 1, {{"mode", "stop"}, {"rank", 0}}, std::chrono::milliseconds(500)),
-                        listen_to(seen));
+  const Outcome o =
+      run(job(GetParam(), 1, {{"mode", "stop"}, {"rank", 0}}, std::chrono::hours(1)), listen_to(seen));
   EXPECT_EQ(o.exit_code, 1);
-  EXPECT_NE(o.line.find("rank 0 did not answer"), std::string::npos) << o.line;
+  EXPECT_NE(o.line.find("rank 0 showed no life for 2."), std::string::npos) << o.line;
   expect_all_gone(seen);
 }
 

@@ -52,12 +52,13 @@ void SegmentTransport::take_seat() {
   }
   seat_.state.store(SeatState::taken);
   ring_all();
+  note_progress();
   const Activity doing{"joining the job"};
-  const auto since = Clock::now();
+  Wait waiting(*this, time_to_start());
   for (const Rank peer : all_ranks(world())) {
     const Seat& seat = segment_->seat(peer);
     const auto there = [&] { return seat.state.load() != SeatState::empty; };
-    while (!there()) sleep_until(there, check_wait(peer, std::nullopt, since, doing));
+    while (!there()) sleep_until(there, check_wait(peer, std::nullopt, waiting, doing));
     const int pid = seat.pid.load();
     // A process that died since shows as gone when we first ask; a thread of this process says so itself.
     if (pid != ::getpid()) {
@@ -125,18 +126,21 @@ void SegmentTransport::await(Rank peer, std::uint64_t count, const Activity& doi
   check_cancelled(doing);
   const Seat& seat = segment_->seat(peer);
   const auto reached = [&] { return seat.progress.load(std::memory_order_seq_cst) >= count; };
-  if (spin_until(reached)) return;
-  const auto since = Clock::now();
+  if (spin_until(reached)) return note_progress();
+  Wait waiting(*this);
   while (!reached()) {
     std::optional<Rank> lost = killed_peer();
     if (!lost && gone(peer)) lost = peer;
     if (lost && reached()) return;
-    sleep_until(reached, check_wait(peer, lost, since, doing));
+    sleep_until(reached, check_wait(peer, lost, waiting, doing));
   }
+  note_progress();
 }
 
 // advance() makes the words seen, and await() sees them: here nothing is ordered.
 void SegmentTransport::announce(std::uint64_t number, const Announcement& next) {
+  // Works repeat. A store that changes nothing would still take the line from those who wait on it.
+  if (announced(rank(), number) == next) return;
   Seat::Work& work = seat_.works[number % 2];
   work.what.store(next.what, std::memory_order_relaxed);
   work.count.store(next.count, std::memory_order_relaxed);

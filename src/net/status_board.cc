@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "net/stall.h"
 
 namespace tutti::net {
 namespace {
@@ -34,6 +35,9 @@ struct StatusBoard::Header {
 struct StatusBoard::Entry {
   alignas(64) std::atomic<std::uint64_t> beats{0};
   std::atomic<std::uint64_t> progress{0};
+  std::atomic<std::uint32_t> waiting{0};  // threads
+  std::atomic<std::uint32_t> signed_off{0};
+  std::atomic<std::uint32_t> left{0};
   std::atomic<std::uint32_t> dropped{0};
   std::atomic<std::uint32_t> meeting{0};               // that it has come to
   std::atomic<std::int64_t> part_written{kUndecided};  // the last step whose part it has written
@@ -87,8 +91,11 @@ void StatusBoard::beat(Rank self) const {
   entry(self).beats.fetch_add(1, std::memory_order_relaxed);
 }
 
+// Not a locked addition, which would be a twentieth of a small all-reduce. Two threads of a rank at once may
+// count as one; whoever looks asks only whether the count is another than before.
 void StatusBoard::advance(Rank self) const {
-  entry(self).progress.fetch_add(1, std::memory_order_relaxed);
+  auto& progress = entry(self).progress;
+  progress.store(progress.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 // A reader that finds the count odd, or changed behind it, reads again. The text is atomic letter by letter,
@@ -121,6 +128,30 @@ std::string StatusBoard::doing(Rank rank) const {
     if (before % 2 == 0 && e.writes.load(std::memory_order_relaxed) == before) break;
   }
   return text;
+}
+
+void StatusBoard::begin_wait(Rank self) const {
+  entry(self).waiting.fetch_add(1, std::memory_order_relaxed);
+}
+
+void StatusBoard::end_wait(Rank self) const {
+  entry(self).waiting.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void StatusBoard::sign_off(Rank self) const {
+  entry(self).signed_off.store(1);
+}
+
+void StatusBoard::leave(Rank self) const {
+  entry(self).left.store(1);
+}
+
+bool StatusBoard::waiting(Rank rank) const {
+  return entry(rank).waiting.load(std::memory_order_relaxed) != 0;
+}
+
+bool StatusBoard::signed_off(Rank rank) const {
+  return entry(rank).signed_off.load() != 0;
 }
 
 std::uint64_t StatusBoard::beats(Rank rank) const {
@@ -211,21 +242,21 @@ std::vector<Rank> StatusBoard::meet(Rank self, int workers, std::uint32_t number
                                     std::string_view what) const {
   entry(self).meeting.store(number);
   advance(self);
-  auto seen = progress_of_all();
-  auto since = Clock::now();
+  const Waiting waiting(*this, self);
+  Stall stall(*this, timeout);
   while (true) {
     if (auto all = participants(self, workers, number)) return *all;
-    const auto now_seen = progress_of_all();
-    if (now_seen != seen) {
-      seen = now_seen;
-      since = Clock::now();
-    } else if (Clock::now() - since > timeout) {
-      Rank missing = first_left(workers);
-      for (int r = 0; r < workers; ++r) {
-        if (!dropped(Rank{r}) && entry(Rank{r}).meeting.load() < number) missing = Rank{r};
-      }
-      throw Timeout({self, missing, std::string(what), elapsed_ms(since)});
+    const bool over = stall.over();
+    for (int r = 0; r < workers; ++r) {
+      const Entry& e = entry(Rank{r});
+      // Asked in this order: who comes and then leaves has come.
+      const bool left = e.left.load() != 0;
+      if (dropped(Rank{r}) || e.meeting.load() >= number) continue;
+      if (left) throw PeerLost({self, Rank{r}, std::string(what), stall.standing_ms()});
+      if (over) throw Timeout({self, Rank{r}, std::string(what), stall.standing_ms()});
     }
+    // Everybody has come, but whoever settles who takes part has died, and nobody has said so.
+    if (over) throw Timeout({self, first_left(workers), std::string(what), stall.standing_ms()});
     std::this_thread::sleep_for(kGlance);
   }
 }

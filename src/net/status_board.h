@@ -8,7 +8,7 @@
 //   - Is a rank alive?   `beats` rises four times a second, by a thread that does nothing else
 //   (net/heartbeat.h).
 //   - Does it get on?    `progress` rises with everything that the rank gets done: a message, a batch, a
-//   gradient.
+//   gradient. A rank that waits for others makes none, and shows that it waits (net/stall.h).
 //   - What do they all do next?   The launcher asks for a stop or a checkpoint; rank 0 (or the lowest rank
 //   that is
 //     left) says after which step. It says so before it begins that step. No rank can end a synchronous step
@@ -51,12 +51,21 @@ class StatusBoard {
   void beat(Rank self) const;
   void advance(Rank self) const;
   void say(Rank self, std::string_view doing) const;
+  // A thread of the rank begins, or ends, to wait for others.
+  void begin_wait(Rank self) const;
+  void end_wait(Rank self) const;
+  // No more beats follow, and that is well.
+  void sign_off(Rank self) const;
+  // The rank takes part in nothing any more.
+  void leave(Rank self) const;
 
   // About others.
   std::uint64_t beats(Rank rank) const;
   std::uint64_t progress(Rank rank) const;
   std::uint64_t progress_of_all() const;
   std::string doing(Rank rank) const;
+  bool waiting(Rank rank) const;
+  bool signed_off(Rank rank) const;
 
   // A rank that died while the job goes on without it. The launcher says so, once and for good.
   void drop(Rank rank) const;
@@ -81,7 +90,7 @@ class StatusBoard {
   // A meeting that the dead do not hold up: returns when every rank below `workers` that is not dropped has
   // come to the meeting of this number, which rises. The result is who takes part: the same ranks for
   // everyone. Blocks while anybody makes progress, and `timeout` longer; then throws Timeout that names who
-  // has not come.
+  // has not come. One that has left without coming is PeerLost.
   std::vector<Rank> meet(Rank self, int workers, std::uint32_t number, Clock::duration timeout,
                          std::string_view what) const;
 

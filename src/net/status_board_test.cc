@@ -79,6 +79,17 @@ TEST(StatusBoard, WhoDiesAfterAMeetingIsMissingInTheNext) {
   EXPECT_EQ(board.meet(Rank{1}, 2, 2, seconds(60), "second"), std::vector<Rank>{Rank{1}});
 }
 
+TEST(StatusBoard, WhoLeavesWithoutComingIsLostAndWhoComesFirstIsNot) {
+  const auto board = StatusBoard::create(2);
+  std::thread other([&] {
+    EXPECT_EQ(board.meet(Rank{1}, 2, 1, seconds(60), "first").size(), 2U);
+    board.leave(Rank{1});
+  });
+  EXPECT_EQ(board.meet(Rank{0}, 2, 1, seconds(60), "first").size(), 2U);
+  other.join();
+  EXPECT_THROW(board.meet(Rank{0}, 2, 2, seconds(60), "second"), PeerLost);
+}
+
 TEST(StatusBoard, MeetingNamesWhoDoesNotComeOnceNobodyGetsOn) {
   const auto board = StatusBoard::create(3);
   std::thread other([&] { EXPECT_THROW(board.meet(Rank{2}, 3, 1, milliseconds(300), "the end"), Timeout); });

@@ -120,14 +120,13 @@ void StreamTransport::check_cancelled(const Activity& doing) const {
   if (cancelled()) throw RunError(fmt::format("rank {}: {} was cancelled", to_int(rank_), doing.text()));
 }
 
-Clock::duration StreamTransport::check_wait(Rank peer, std::optional<Rank> lost, Clock::time_point since,
-                                            const Activity& doing) {
+Clock::duration StreamTransport::check_wait(Rank peer, std::optional<Rank> lost, Wait& wait,
+                                            const Activity& doing) const {
   check_cancelled(doing);
-  const auto waited = Clock::now() - since;
-  const auto waited_ms = std::chrono::duration_cast<std::chrono::milliseconds>(waited);
-  if (lost) throw PeerLost({rank_, *lost, doing.text(), waited_ms});
-  if (waited >= options_.timeout) throw Timeout({rank_, peer, doing.text(), waited_ms});
-  return std::min<Clock::duration>(options_.timeout - waited, kLivenessSlice);
+  const bool over = wait.stall.over();
+  if (lost) throw PeerLost({rank_, *lost, doing.text(), wait.stall.standing_ms()});
+  if (over) throw Timeout({rank_, peer, doing.text(), wait.stall.standing_ms()});
+  return std::min<Clock::duration>(wait.stall.left(), kLivenessSlice);
 }
 
 void StreamTransport::transfer(std::span<const Outgoing> out, std::span<const Incoming> in,
@@ -154,13 +153,12 @@ void StreamTransport::transfer(std::span<const Outgoing> out, std::span<const In
     return moved;
   };
   const auto unfinished = [](const auto& message) { return !message.finished(); };
-  auto last_progress = Clock::now();
-  bool waited = false;
+  std::optional<Wait> waiting;  // since the last byte moved, once that took longer than a spin
   while (std::ranges::any_of(outbound, unfinished) || std::ranges::any_of(inbound, unfinished)) {
     // Trying is the cheapest way of asking whether something can move.
     if (spin_until(try_all)) {
-      last_progress = Clock::now();
-      waited = false;
+      note_progress();
+      waiting.reset();
       continue;
     }
     Interest interest;
@@ -173,9 +171,12 @@ void StreamTransport::transfer(std::span<const Outgoing> out, std::span<const In
     // Asking after the peers costs system calls: only when a first wait brought nothing.
     auto at_most = std::min<Clock::duration>(options_.timeout, kLivenessSlice);
     const Rank blamed = interest.to_read.empty() ? interest.to_write.front() : interest.to_read.front();
-    if (waited) at_most = check_wait(blamed, lost_peer(interest), last_progress, doing);
+    if (waiting) {
+      at_most = check_wait(blamed, lost_peer(interest), *waiting, doing);
+    } else {
+      waiting.emplace(*this);
+    }
     wait(interest, at_most);
-    waited = true;
   }
 }
 
@@ -196,6 +197,7 @@ std::optional<Rank> StreamTransport::wait_for_any(std::span<const Rank> peers, C
     return false;
   };
   const Interest interest{.to_read = {peers.begin(), peers.end()}, .to_write = {}};
+  std::optional<Waiting> shown;
   while (!spin_until(look)) {
     check_cancelled(doing);
     const auto waited = Clock::now() - since;
@@ -204,6 +206,7 @@ std::optional<Rank> StreamTransport::wait_for_any(std::span<const Rank> peers, C
           {rank_, *lost, doing.text(), std::chrono::duration_cast<std::chrono::milliseconds>(waited)});
     }
     if (waited >= at_most) return std::nullopt;
+    if (!shown) shown.emplace(board(), rank_);
     wait(interest, std::min<Clock::duration>(at_most - waited, kLivenessSlice));
   }
   return found;

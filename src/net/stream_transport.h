@@ -6,12 +6,14 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "net/stall.h"
 #include "net/transport.h"
 
 namespace tutti::net {
@@ -32,7 +34,7 @@ struct alignas(kLine) FrameHeader {
 static_assert(sizeof(FrameHeader) == kLine);
 
 struct TransportOptions {
-  // A peer that makes no progress for so long is given up.
+  // A wait is given up when nobody in the job has made progress for so long (net/stall.h).
   Clock::duration timeout = std::chrono::seconds(30);
   // Whether each rank has a core to itself. A wait then spins for a moment before it sleeps; else it gives
   // the core to whoever it waits for.
@@ -49,6 +51,9 @@ TransportOptions unpinned_options(int world, Clock::duration timeout);
 class StreamTransport : public Transport {
  public:
   StreamTransport(Rank rank, int world, const TransportOptions& options);
+  ~StreamTransport() override { board().leave(rank_); }
+  StreamTransport(const StreamTransport&) = delete;
+  StreamTransport& operator=(const StreamTransport&) = delete;
 
   Rank rank() const final { return rank_; }
   int world() const final { return world_; }
@@ -93,10 +98,24 @@ class StreamTransport : public Transport {
   // Throws RunError if cancel() was called.
   void check_cancelled(const Activity& doing) const;
 
-  // Ends a wait for `peer` that began at `since`: throws if it was cancelled, if the peer is lost or if the
-  // time is over. How long the caller may sleep before it asks again is the result.
-  Clock::duration check_wait(Rank peer, std::optional<Rank> lost, Clock::time_point since,
-                             const Activity& doing);
+  // A wait for peers that has come to sleeping.
+  struct Wait {
+    explicit Wait(const StreamTransport& t) : Wait(t, t.options_.timeout) {}
+    Wait(const StreamTransport& t, Clock::duration timeout)
+        : shown(t.board(), t.rank_), stall(t.board(), timeout) {}
+    Waiting shown;
+    Stall stall;
+  };
+
+  // Ends a wait for `peer`: throws if it was cancelled, if the peer is lost or if the job stands still. How
+  // long the caller may sleep before it asks again is the result.
+  Clock::duration check_wait(Rank peer, std::optional<Rank> lost, Wait& wait, const Activity& doing) const;
+
+  // How long to wait for ranks that have not come yet.
+  Clock::duration time_to_start() const { return std::max<Clock::duration>(options_.timeout, kTimeToStart); }
+
+  // This rank has got something done.
+  void note_progress() const { board().advance(rank_); }
 
  private:
   struct Outbound;

@@ -3,9 +3,9 @@
 // One interface, three media: ranks that are threads (inproc), processes of one host (shm) and processes
 // anywhere (tcp). They are held to one contract, src/net/transport_contract_test.cc:
 //   - messages from a to b arrive complete, in order, once;
-//   - every blocking call ends: with its work done, or, when a peer makes no progress for the transport's
-//   time-out,
-//     with Timeout, or, when a peer's process or connection is gone, at once with PeerLost;
+//   - every blocking call ends: with its work done, or, when no rank of the job makes progress for the
+//   transport's time-out (net/stall.h), with Timeout, or, when a peer's process or connection is gone, at
+//   once with PeerLost;
 //   - a length that differs between the two ends is a ProtocolError, found before any byte of it is stored.
 #pragma once
 

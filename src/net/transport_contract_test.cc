@@ -237,6 +237,67 @@ TEST_P(TransportContract, PeerThatDoesNotReadIsATimeoutToo) {
       milliseconds(300));
 }
 
+// Gets on, and tells nobody, for so long.
+void be_busy(const Transport& t, Clock::duration length) {
+  for (const auto begin = Clock::now(); Clock::now() - begin < length;) {
+    t.board().advance(t.rank());
+    std::this_thread::yield();
+  }
+}
+
+TEST_P(TransportContract, BusyPeerIsWaitedForAndSoIsWhoWaitsForIt) {
+  constexpr auto kTimeout = milliseconds(500);
+  run(
+      3,
+      [&](Transport& t) {  // 0 waits for 1, which waits for 2
+        std::vector<std::byte> word(10);
+        if (t.rank() == Rank{2}) be_busy(t, 3 * kTimeout);
+        if (t.rank() < Rank{2}) receive(t, Rank{to_int(t.rank()) + 1}, word, kDoing);
+        if (t.rank() > Rank{0}) send(t, Rank{to_int(t.rank()) - 1}, word, kDoing);
+      },
+      kTimeout);
+}
+
+TEST_P(TransportContract, RanksThatAllWaitAreATimeoutHoweverTheyWait) {
+  run(
+      3,
+      [](Transport& t) {
+        std::vector<std::byte> got(10);
+        const Rank next[] = {Rank{(to_int(t.rank()) + 1) % 3}};
+        if (t.rank() != Rank{2}) {
+          EXPECT_THROW(receive(t, next[0], got, kDoing), RunError);  // Timeout, or PeerLost as the first ends
+          return;
+        }
+        try {
+          while (!t.wait_for_any(next, milliseconds(1), kDoing)) continue;
+          ADD_FAILURE();
+        } catch (const PeerLost&) {
+        }
+      },
+      milliseconds(300));
+}
+
+TEST_P(TransportContract, WhoSleepsForAPeerShowsThatItWaits) {
+  run(2, [](Transport& t) {
+    std::vector<std::byte> word(10);
+    if (t.rank() == Rank{0}) {
+      receive(t, Rank{1}, word, kDoing);
+      EXPECT_FALSE(t.board().waiting(Rank{0}));
+      const auto before = t.board().progress(Rank{0});
+      const Rank peer[] = {Rank{1}};
+      EXPECT_TRUE(t.wait_for_any(peer, kPatience, kDoing));
+      EXPECT_EQ(t.board().progress(Rank{0}), before) << "to look is not to get on";
+      receive(t, Rank{1}, word, kDoing);
+      EXPECT_GT(t.board().progress(Rank{0}), before);
+      return;
+    }
+    for (int i = 0; i < 2; ++i) {  // bounded by the test's own time limit
+      while (!t.board().waiting(Rank{0})) std::this_thread::yield();
+      send(t, Rank{0}, word, kDoing);
+    }
+  });
+}
+
 TEST_P(TransportContract, CancelEndsABlockedCall) {
   run(2, [](Transport& t) {
     if (t.rank() == Rank{1}) {
@@ -281,6 +342,15 @@ TEST(PeerMemory, WaitingForARankThatLeftIsPeerLost) {
   run_as_threads(Medium::memory, 2, kPatience, [](Transport& t) {
     if (t.rank() == Rank{1}) return;
     EXPECT_THROW(t.peer_memory()->await(Rank{1}, 1, kDoing), PeerLost);
+  });
+}
+
+TEST(PeerMemory, BusyRankIsWaitedFor) {
+  constexpr auto kTimeout = milliseconds(500);
+  run_as_threads(Medium::memory, 2, kTimeout, [&](Transport& t) {
+    if (t.rank() == Rank{1}) be_busy(t, 3 * kTimeout);
+    t.peer_memory()->advance(1);
+    t.peer_memory()->await(Rank{1}, 1, kDoing);
   });
 }
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/past_cache.h"
 #include "base/process.h"
+#include "net/stall.h"
 #include "ps/gate.h"
 
 namespace tutti::ps {
@@ -174,7 +175,7 @@ std::vector<ServerReport> Client::say_goodbye(bool another_follows) {
   return reports;
 }
 
-void Client::push(std::size_t bucket, double lr, Answering answering) {
+void Client::push(std::size_t bucket, double lr, Answering answering, Bringing bringing) {
   {
     const std::scoped_lock lock(mutex_);
     if (failure_) return;  // wait() will say it
@@ -184,7 +185,7 @@ void Client::push(std::size_t bucket, double lr, Answering answering) {
       pieces_[id].away = true;
       pieces_[id].sent = false;
       ++lacking_[bucket];
-      queue_.emplace_back([this, id, lr, answering] { send_piece(id, lr, answering); });
+      queue_.emplace_back([this, id, lr, answering, bringing] { send_piece(id, lr, answering, bringing); });
     }
   }
   changed_.notify_all();
@@ -232,10 +233,13 @@ void Client::send_gradients() {
   }
 }
 
-void Client::send_piece(std::size_t id, double lr, Answering answering) {
+void Client::send_piece(std::size_t id, double lr, Answering answering, Bringing bringing) {
+  const bool is_void = bringing == Bringing::nothing;
   Header header{.verb = Verb::push,
                 .piece = static_cast<std::uint32_t>(id),
                 .slot = static_cast<std::uint32_t>(answering),
+                .incarnation = options_.incarnation,
+                .flags = is_void ? Header::kVoid : 0,
                 .lr = lr};
   Piece p;
   {
@@ -245,11 +249,13 @@ void Client::send_piece(std::size_t id, double lr, Answering answering) {
     header.version = track.version;
     header.sequence = ++sequence_;
     ++under_way_;
-    bytes_sent_ += p.count * sizeof(float);
+    if (!is_void) bytes_sent_ += p.count * sizeof(float);
   }
   const auto gradients = part(buckets_[p.bucket].gradients, p);
   const Activity doing{"pushing gradients"};
-  if (transport_.peer_memory() != nullptr) {
+  if (is_void) {
+    send(transport_, server_rank(p.server), header, {}, doing);
+  } else if (transport_.peer_memory() != nullptr) {
     header.memory_at = place_in_arena(gradients.data());
     send(transport_, server_rank(p.server), header, {}, doing);
   } else {
@@ -298,11 +304,10 @@ void Client::receive_pieces() {
 // Whichever begins first. A server answers one worker at a time: to wait for a certain one, while the answer
 // of another fills our connection, would stop that one for everybody.
 Rank Client::next_to_answer(const std::function<Rank()>& awaited, const Activity& doing) {
-  const auto since = Clock::now();
+  net::Stall stall(transport_.board(), options_.timeout + kCourtesy);
   while (true) {
     if (const auto from = transport_.wait_for_any(servers_, kGlance, doing)) return *from;
-    if (Clock::now() - since > options_.timeout + kCourtesy)
-      throw Timeout({transport_.rank(), awaited(), doing.text(), elapsed_ms(since)});
+    if (stall.over()) throw Timeout({transport_.rank(), awaited(), doing.text(), stall.standing_ms()});
   }
 }
 

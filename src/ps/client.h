@@ -72,8 +72,10 @@ class Client {
   // next client.
   std::vector<ServerReport> say_goodbye(bool another_follows = false);
 
-  // The bucket's gradients may leave. All workers push buckets in the same order.
-  void push(std::size_t bucket, double lr, Answering answering = Answering::whole);
+  // The bucket's gradients may leave. All workers push buckets in the same order. A void push (ps/message.h)
+  // leaves them here; they are cleared all the same.
+  void push(std::size_t bucket, double lr, Answering answering = Answering::whole,
+            Bringing bringing = Bringing::gradient);
   // Until all pieces of the bucket have come back. Throws what the threads met: PeerLost, Timeout,
   // ProtocolError.
   void wait(std::size_t bucket);
@@ -88,7 +90,8 @@ class Client {
   // expect_rows() brings what will be pulled next nearer to the processor, where it can; it waits until
   // pushes have left.
   std::span<float> gradients(std::size_t table) const { return tables_[table].gradients; }
-  void push_rows(std::size_t table, std::vector<std::uint32_t> rows, double lr);
+  void push_rows(std::size_t table, std::vector<std::uint32_t> rows, double lr,
+                 Bringing bringing = Bringing::gradient);  // nothing: without rows
   void expect_rows(std::size_t table, std::span<const std::uint32_t> rows);
   void pull_rows(std::size_t table, std::span<const std::uint32_t> rows);
   // Until every push of rows has been counted and all pulled rows are there.
@@ -123,9 +126,9 @@ class Client {
   void start_pieces(std::int64_t version, const std::vector<StateSlot>& state);
   void start_tables(std::int64_t version, const std::vector<StateSlot>& state);
   void fetch_slot(Verb verb, std::uint32_t id, int server, std::uint32_t slot, std::span<float> into);
-  void send_piece(std::size_t id, double lr, Answering answering);
+  void send_piece(std::size_t id, double lr, Answering answering, Bringing bringing);
   void send_rows(std::size_t id, std::span<const std::uint32_t> rows, std::span<const float> gradients,
-                 double lr);
+                 double lr, Bringing bringing);
   template <typename Take>
   void for_portions(std::size_t table, std::span<const std::uint32_t> rows, const Take& take) const;
   void send_wish(std::size_t id, const std::vector<std::uint32_t>& rows);

@@ -67,8 +67,9 @@ std::vector<std::uint32_t> Client::places_of(std::size_t table, std::span<const 
   return places;
 }
 
-void Client::push_rows(std::size_t table, std::vector<std::uint32_t> rows, double lr) {
+void Client::push_rows(std::size_t table, std::vector<std::uint32_t> rows, double lr, Bringing bringing) {
   const auto gradients = tables_[table].gradients;
+  TUTTI_CHECK(bringing == Bringing::gradient || rows.empty(), "{} rows of nothing", rows.size());
   TUTTI_CHECK(rows.size() * shapes_[table].width <= gradients.size(), "{} rows are too many", rows.size());
   const auto all = std::make_shared<const std::vector<std::uint32_t>>(std::move(rows));
   for (const std::size_t id : part_order_[table]) {
@@ -78,20 +79,22 @@ void Client::push_rows(std::size_t table, std::vector<std::uint32_t> rows, doubl
       const std::scoped_lock lock(mutex_);
       parts_[id].sent = false;
     }
-    enqueue([this, id, lr, all, own = std::span(*all).subspan(first, last - first),
+    enqueue([this, id, lr, bringing, all, own = std::span(*all).subspan(first, last - first),
              values = gradients.subspan(first * p.width, (last - first) * p.width)] {
-      send_rows(id, own, values, lr);
+      send_rows(id, own, values, lr, bringing);
     });
   }
 }
 
 void Client::send_rows(std::size_t id, std::span<const std::uint32_t> rows, std::span<const float> gradients,
-                       double lr) {
+                       double lr, Bringing bringing) {
   const bool shared = transport_.peer_memory() != nullptr;
   const auto bytes = std::as_bytes(gradients);
   Header header{.verb = Verb::push_rows,
                 .piece = static_cast<std::uint32_t>(id),
                 .slot = static_cast<std::uint32_t>(rows.size()),
+                .incarnation = options_.incarnation,
+                .flags = bringing == Bringing::nothing ? Header::kVoid : 0,
                 .lr = lr,
                 .memory_at = shared ? place_in_arena(gradients.data()) : 0,
                 .bytes = shared ? 0 : bytes.size()};

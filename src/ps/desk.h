@@ -96,25 +96,13 @@ inline void answer_state(Desk& desk, Rank from, const Header& header,
   });
 }
 
-// Since when workers have been waiting for another one's push.
-class Patience {
- public:
-  void note(const Ledger& ledger, const Ruling& ruling) {
-    if (ledger.awaited() < 0) {
-      since_.reset();
-    } else if (!since_ || !ruling.answers.empty()) {
-      since_ = Clock::now();
-    }
-  }
-  // Throws Timeout that names the worker; `what` is what it should have pushed.
-  void check(const Desk& desk, const Ledger& ledger, const std::string& what) const {
-    if (!since_ || Clock::now() - *since_ < desk.options.timeout) return;
-    throw Timeout({desk.transport.rank(), Rank{ledger.awaited()},
-                   fmt::format("push of {}, version {}", what, ledger.version()), elapsed_ms(*since_)});
-  }
-
- private:
-  std::optional<Clock::time_point> since_;
-};
+// The job stands still: throws Timeout that names the worker for whose push others wait, if they wait for
+// one; `what` is what it should have pushed.
+inline void blame_awaited(const Desk& desk, const Ledger& ledger, const std::string& what,
+                          std::chrono::milliseconds standing) {
+  if (ledger.awaited() < 0) return;
+  throw Timeout({desk.transport.rank(), Rank{ledger.awaited()},
+                 fmt::format("push of {}, version {}", what, ledger.version()), standing});
+}
 
 }  // namespace tutti::ps

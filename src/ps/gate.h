@@ -36,7 +36,7 @@ inline std::span<float> values_behind(std::span<std::byte> memory, std::size_t a
 // waits past the deadline waits for a process that stands still, and Timeout names it.
 class ReadLock {
  public:
-  // `self` reads what `writer` holds; one thread of a rank at a time.
+  // `self` is below kMostRanks and reads what `writer` holds; one thread of a rank at a time.
   ReadLock(Gate& gate, Rank self, Rank writer, Deadline deadline);
   ~ReadLock() { leave(); }
   ReadLock(const ReadLock&) = delete;

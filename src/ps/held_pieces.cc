@@ -47,20 +47,29 @@ void HeldPieces::on_push(Rank from, const Header& header) {
   const auto w = static_cast<std::size_t>(to_int(from));
   // All of it first: the ledger hears of no push whose worker dies in the middle of it.
   const auto gradient = receive_gradient(from, header, held);
-  const Ruling ruling = held.ledger->on_push(push_of(from, header));
+  Ruling ruling = held.ledger->on_push(push_of(from, header));
   const bool keep = ruling.gradient == Ruling::Gradient::keep;
   if (keep) {
     held.gradients[w] = gradient;
-    if (desk_.transport.peer_memory() == nullptr) held.inbox[w].swap(arriving_);
+    if (!gradient.empty() && desk_.transport.peer_memory() == nullptr) held.inbox[w].swap(arriving_);
   }
+  leave_out_void(held, ruling);
   if (!ruling.repeated) held.answering[w] = Answering{header.slot};
   if (keep) held.lr[w] = desk_.rate_of(header, ruling);
   desk_.count(ruling);
   follow(held, ruling);
 }
 
-// Where gradients travel, into memory of its own: the worker's inbox may hold one that waits for others.
+// Nothing of a void push. Where gradients travel, into memory of its own: the worker's inbox may hold one
+// that waits for others.
 std::span<const float> HeldPieces::receive_gradient(Rank from, const Header& header, const Held& held) {
+  if (header.is_void()) {
+    if (header.bytes != 0 || desk_.options.role == Role::mean) {
+      throw ProtocolError(fmt::format("worker {}: a push of nothing with {} bytes, or where means are made",
+                                      to_int(from), header.bytes));
+    }
+    return {};
+  }
   if (net::PeerMemory* memory = desk_.transport.peer_memory()) {
     return gradients_in(*memory, from, header, held.count);
   }
@@ -68,6 +77,12 @@ std::span<const float> HeldPieces::receive_gradient(Rank from, const Header& hea
   receive_payload(desk_.transport, from, header, std::as_writable_bytes(std::span(arriving_)),
                   {"receiving a gradient"});
   return arriving_;
+}
+
+// Versions are made without the gradients of void pushes, whatever lets them be made.
+void HeldPieces::leave_out_void(const Held& held, Ruling& ruling) {
+  std::erase_if(ruling.update_from,
+                [&](int other) { return held.gradients[static_cast<std::size_t>(other)].empty(); });
 }
 
 void HeldPieces::follow(Held& held, const Ruling& ruling) {
@@ -78,7 +93,6 @@ void HeldPieces::follow(Held& held, const Ruling& ruling) {
     desk_.report.max_lead = std::max(desk_.report.max_lead, a.lead);
     reply(held, a.worker, held.answering[static_cast<std::size_t>(a.worker)]);
   }
-  held.patience.note(*held.ledger, ruling);
 }
 
 void HeldPieces::update(Held& held, const std::vector<int>& from) {
@@ -174,13 +188,16 @@ void HeldPieces::on_leave(int worker) {
 
 void HeldPieces::on_drop(int worker) {
   for (const auto& held : pieces_) {
-    if (held) follow(*held, held->ledger->on_drop(worker));
+    if (!held) continue;
+    Ruling ruling = held->ledger->on_drop(worker);
+    leave_out_void(*held, ruling);
+    follow(*held, ruling);
   }
 }
 
-void HeldPieces::check_patience() const {
+void HeldPieces::blame_awaited(std::chrono::milliseconds standing) const {
   for (const auto& held : pieces_) {
-    if (held) held->patience.check(desk_, *held->ledger, fmt::format("piece {}", held->id));
+    if (held) ps::blame_awaited(desk_, *held->ledger, fmt::format("piece {}", held->id), standing);
   }
 }
 

@@ -23,8 +23,8 @@ class HeldPieces {
   void on_leave(int worker);
   void on_drop(int worker);
 
-  // Throws Timeout if workers have waited too long for another one.
-  void check_patience() const;
+  // The job stands still: throws Timeout if workers wait for another one's push.
+  void blame_awaited(std::chrono::milliseconds standing) const;
 
  private:
   struct Held {
@@ -34,16 +34,16 @@ class HeldPieces {
     std::span<float> values;  // parameters, or mean gradients
     std::vector<std::vector<float>> state;
     std::vector<std::vector<float>> inbox;          // by worker: gradients that travelled
-    std::vector<std::span<const float>> gradients;  // by worker: where each lies
+    std::vector<std::span<const float>> gradients;  // by worker: where each lies; empty: void
     std::vector<Answering> answering;               // by worker
     std::vector<double> lr;                         // by worker
-    Patience patience;
     std::optional<Ledger> ledger;
     std::atomic<int> unsent{0};  // replies that have not left
   };
 
   Held& find(Rank from, const Header& header);
   std::span<const float> receive_gradient(Rank from, const Header& header, const Held& held);
+  static void leave_out_void(const Held& held, Ruling& ruling);
   void follow(Held& held, const Ruling& ruling);
   void update(Held& held, const std::vector<int>& from);
   void reply(Held& held, int worker, Answering answering);

@@ -46,9 +46,10 @@ void HeldRows::on_push(Rank from, const Header& header) {
   const auto w = static_cast<std::size_t>(to_int(from));
   // All of it first, as for pieces.
   receive_rows(from, header, held, arriving_);
-  const Ruling ruling = held.ledger.on_push(push_of(from, header));
+  Ruling ruling = held.ledger.on_push(push_of(from, header));
   const bool keep = ruling.gradient == Ruling::Gradient::keep;
   if (keep) std::swap(held.inbox[w], arriving_);
+  leave_out_void(held, ruling);
   if (keep) held.lr[w] = desk_.rate_of(header, ruling);
   desk_.count(ruling);
   follow(held, ruling);
@@ -75,6 +76,10 @@ void HeldRows::receive_row_numbers(Rank from, const Header& header, const Held& 
 }
 
 void HeldRows::receive_rows(Rank from, const Header& header, const Held& held, Inbox& into) {
+  if (header.is_void() && header.slot != 0) {
+    throw ProtocolError(fmt::format("worker {}: {} rows of nothing", to_int(from), header.slot));
+  }
+  into.is_void = header.is_void();
   receive_row_numbers(from, header, held, into.rows);
   const std::size_t floats = into.rows.size() * held.part.width;
   if (net::PeerMemory* memory = desk_.transport.peer_memory()) {
@@ -87,14 +92,20 @@ void HeldRows::receive_rows(Rank from, const Header& header, const Held& held, I
   into.gradients = into.travelled;
 }
 
+// Versions are made without the gradients of void pushes, whatever lets them be made.
+void HeldRows::leave_out_void(const Held& held, Ruling& ruling) {
+  std::erase_if(ruling.update_from,
+                [&](int other) { return held.inbox[static_cast<std::size_t>(other)].is_void; });
+}
+
 void HeldRows::follow(Held& held, const Ruling& ruling) {
   if (!ruling.update_from.empty()) update(held, ruling.update_from);
+  held.gate->version = held.ledger.version();  // also where all pushes were void
   std::vector<float> nothing;
   for (const Answer& a : ruling.answers) {
     desk_.report.max_lead = std::max(desk_.report.max_lead, a.lead);
     reply(a.worker, {.verb = Verb::counted, .piece = held.id, .version = held.ledger.version()}, nothing);
   }
-  held.patience.note(held.ledger, ruling);
 }
 
 void HeldRows::update(Held& held, const std::vector<int>& from) {
@@ -110,7 +121,6 @@ void HeldRows::update(Held& held, const std::vector<int>& from) {
                        Deadline::in(options.timeout));
   optim::step_rows(options.optimizer, held.lr[static_cast<std::size_t>(from[0])], held.ledger.version(),
                    held.part.width, mean.rows, held.values, mean.values, state);
-  held.gate->version = held.ledger.version();
 }
 
 // In shared memory workers read rows themselves, but for the first.
@@ -177,13 +187,16 @@ void HeldRows::on_leave(int worker) {
 
 void HeldRows::on_drop(int worker) {
   for (const auto& held : parts_) {
-    if (held) follow(*held, held->ledger.on_drop(worker));
+    if (!held) continue;
+    Ruling ruling = held->ledger.on_drop(worker);
+    leave_out_void(*held, ruling);
+    follow(*held, ruling);
   }
 }
 
-void HeldRows::check_patience() const {
+void HeldRows::blame_awaited(std::chrono::milliseconds standing) const {
   for (const auto& held : parts_) {
-    if (held) held->patience.check(desk_, held->ledger, fmt::format("rows of part {}", held->id));
+    if (held) ps::blame_awaited(desk_, held->ledger, fmt::format("rows of part {}", held->id), standing);
   }
 }
 

@@ -25,14 +25,15 @@ class HeldRows {
   // What workers have taken themselves, in shared memory.
   std::uint64_t bytes_read() const;
 
-  // Throws Timeout if workers have waited too long for another one.
-  void check_patience() const;
+  // The job stands still: throws Timeout if workers wait for another one's push.
+  void blame_awaited(std::chrono::milliseconds standing) const;
 
  private:
   struct Inbox {
     std::vector<std::uint32_t> rows;  // places, from the part's first
     std::span<const float> gradients;
     std::vector<float> travelled;  // gradients, where memory is not shared
+    bool is_void = false;
   };
   struct Held {
     std::uint32_t id = 0;
@@ -44,13 +45,13 @@ class HeldRows {
     std::vector<double> lr;    // by worker
     RowMerger merger;
     Ledger ledger;
-    Patience patience = {};
   };
 
   Held& find(Rank from, const Header& header);
   void receive_row_numbers(Rank from, const Header& header, const Held& held,
                            std::vector<std::uint32_t>& rows);
   void receive_rows(Rank from, const Header& header, const Held& held, Inbox& into);
+  static void leave_out_void(const Held& held, Ruling& ruling);
   void follow(Held& held, const Ruling& ruling);
   void update(Held& held, const std::vector<int>& from);
   // May take the values.

@@ -4,6 +4,10 @@
 // ranks share memory, gradients and parameters are not sent: the header says where they lie, and the other
 // side reads them there. Nor are rows. Which rows is told by their places (ps/table.h).
 //
+// A push may be *void* (kVoid): the worker has made its step, but the gradient cannot be used. It brings no
+// gradient and no rows. It counts like any other, so the version rises and answers go out, and nothing is
+// applied for it: an update is made from the gradients that are not void, and where all are, there is none.
+//
 //   worker                                server
 //   hello  + description           ->     compares it with its own
 //                                  <-     welcome
@@ -56,18 +60,24 @@ struct Header {
   std::uint32_t slot = 0;   // start, state: 0 parameters, 1.. the optimizer's; push: how it is answered;
                             // push_rows, pull_rows, rows: how many; bye: 1 if the worker comes back
   std::uint32_t incarnation = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t flags = 0;  // push, push_rows: kVoid
   std::uint64_t sequence = 0;
   std::int64_t version = 0;
   double lr = 0;
   std::uint64_t memory_at = 0;  // of a gradient in shared memory: its place in the worker's arena
   std::uint64_t bytes = 0;      // of the payload that follows
   static constexpr std::uint32_t kMagic = 0x31535054;  // "TPS1"
+  static constexpr std::uint32_t kVoid = 1;
+
+  bool is_void() const { return (flags & kVoid) != 0; }
 };
 static_assert(sizeof(Header) == 64);
 
 // What a push is answered with: the piece, or word that it was counted.
 enum class Answering : std::uint32_t { whole = 0, bare = 1 };
+
+// What a push brings.
+enum class Bringing { gradient, nothing };
 
 void send(net::Transport& transport, Rank to, const Header& header, std::span<const std::byte> payload,
           const net::Activity& doing);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/large_pages.h"
+#include "net/stall.h"
 #include "ps/held_pieces.h"
 #include "ps/held_rows.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 using net::Activity;
 
-// How often an idle server looks whether somebody has been waited for too long.
+// How often an idle server looks whether the job stands still.
 constexpr auto kGlance = std::chrono::milliseconds(200);
 
 // From the workers' hello to their goodbye.
@@ -36,10 +37,13 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   ServerReport run() {
+    transport_.board().say(transport_.rank(), "joining the workers");
     greet();
+    transport_.board().say(transport_.rank(), "serving");
+    net::Stall stall(transport_.board(), desk_.options.timeout);
     while (!here_.empty()) {
       try {
-        serve_one();
+        serve_one(stall);
       } catch (const PeerLost& e) {
         if (!desk_.options.survives_workers || !here_.contains(to_int(e.fault.peer))) throw;
         const std::scoped_lock lock(desk_.mutex);
@@ -56,15 +60,15 @@ class Session {
   bool another_follows() const { return another_follows_; }
 
  private:
-  void serve_one() {
+  void serve_one(net::Stall& stall) {
     const std::vector<Rank> peers = workers_here();
     const auto from = transport_.wait_for_any(peers, kGlance, {"waiting for gradients"});
     outbox_.check();
     if (from) {
       handle(*from);
-    } else {
-      pieces_->check_patience();
-      rows_->check_patience();
+    } else if (stall.over()) {
+      pieces_->blame_awaited(stall.standing_ms());
+      rows_->blame_awaited(stall.standing_ms());
     }
   }
 
@@ -196,6 +200,7 @@ class Session {
 }  // namespace
 
 ServerReport serve(net::Transport& transport, const ServerOptions& options) {
+  TUTTI_CHECK(transport.world() <= Gate::kMostRanks, "{} ranks", transport.world());
   while (true) {
     Session session(transport, options);
     ServerReport report = session.run();

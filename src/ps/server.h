@@ -27,6 +27,8 @@ struct ServerOptions {
   optim::Settings optimizer = {};
   bool damp_stale = false;  // async: the learning rate is divided by a gradient's staleness
   Clock::duration timeout = std::chrono::seconds(30);
+  std::uint32_t incarnation =
+      0;  // how often the job was started before: a push of an earlier life is not heard
   bool survives_workers = false;  // a worker that dies is dropped, and the others go on
 };
 

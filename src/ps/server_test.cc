@@ -245,6 +245,60 @@ TEST_P(Servers, SspKeepsItsBound) {
   }
 }
 
+// A void push counts, and an update is made without it.
+TEST_P(Servers, UpdatesAreMadeFromGradientsThatAreNotVoid) {
+  const ServerOptions o{
+      .workers = 2, .first_server = 2, .servers = 2, .policy = {.workers = 2}, .optimizer = {.lr = 0.5}};
+  // By step: who brings a gradient.
+  const std::vector<std::vector<int>> bringing = {{0, 1}, {0}, {}, {1}, {0, 1}};
+  std::barrier started(o.workers);
+  std::vector<std::vector<float>> replicas(2);
+  std::vector<ServerReport> reports;
+  net::run_as_threads(GetParam(), 4, kPatience, [&](net::Transport& t) {
+    const int rank = to_int(t.rank());
+    if (rank >= o.workers) return void(serve(t, o));
+    Buckets buckets(t);
+    Client client(t, o, kContents, buckets.views);
+    if (rank == 0) client.start(0, {});
+    started.arrive_and_wait();
+    for (int step = 1; step <= 5; ++step) {
+      const auto& who = bringing[static_cast<std::size_t>(step - 1)];
+      const bool brings = std::ranges::find(who, rank) != who.end();
+      buckets.set_gradients(rank, step);
+      for (const auto& v : buckets.views) {
+        if (!brings) std::ranges::fill(v.gradients, std::numeric_limits<float>::quiet_NaN());
+      }
+      for (std::size_t b = 0; b < kBuckets.size(); ++b) {
+        client.push(b, o.optimizer.lr, Answering::whole, brings ? Bringing::gradient : Bringing::nothing);
+      }
+      for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
+      for (const auto& v : buckets.views) EXPECT_EQ(v.gradients[0], 0.0F) << "they are free for the next";
+      EXPECT_EQ(client.version(), step);
+    }
+    client.leave();
+    const auto said = client.say_goodbye();
+    if (rank == 0) reports = said;
+    replicas[static_cast<std::size_t>(rank)] = buckets.flat();
+  });
+  std::vector<double> p;
+  for (std::size_t b = 0; b < kBuckets.size(); ++b) {
+    for (std::size_t i = 0; i < kBuckets[b]; ++i) p.push_back(noise(99, b, i));
+  }
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    for (std::uint64_t step = 1; step <= 5; ++step) {
+      const auto& who = bringing[step - 1];
+      for (const int w : who) {
+        p[i] -= 0.5 * noise(static_cast<std::uint64_t>(w), step, i) / static_cast<double>(who.size());
+      }
+    }
+    ASSERT_NEAR(replicas[0][i], p[i], 1e-5) << i;
+    ASSERT_EQ(replicas[1][i], replicas[0][i]);
+  }
+  std::int64_t applied = 0;
+  for (const auto& r : reports) applied += r.applied;
+  EXPECT_EQ(applied, 6 * static_cast<std::int64_t>(lay_out(kContents, o.servers).pieces.size()));
+}
+
 TEST_P(Servers, ServersThatOnlyAverageHandOutMeanGradients) {
   const ServerOptions o{.workers = 2,
                         .first_server = 2,
@@ -352,6 +406,29 @@ TEST_P(Servers, WorkerThatDiesIsNamedAtOnceOnServerAndWorkers) {
     if (to_int(t.rank()) == 1) return;  // dies
     client.push(0, 0.1);
     EXPECT_THROW(client.wait(0), RunError);
+  });
+}
+
+TEST_P(Servers, WorkerThatIsBusyForLongerThanTheTimeOutIsWaitedFor) {
+  const ServerOptions o{.workers = 2,
+                        .first_server = 2,
+                        .servers = 1,
+                        .policy = {.workers = 2},
+                        .timeout = std::chrono::milliseconds(500)};
+  net::run_as_threads(GetParam(), 3, o.timeout, [&](net::Transport& t) {
+    if (to_int(t.rank()) == 2) return (void)serve(t, o);
+    Buckets buckets(t);
+    Client client(t, o, kContents, buckets.views);
+    if (to_int(t.rank()) == 1) {  // evaluates, say
+      for (const auto begin = Clock::now(); Clock::now() - begin < 3 * o.timeout;) {
+        t.board().advance(t.rank());
+        std::this_thread::yield();
+      }
+    }
+    client.push(0, 0.1);
+    client.wait(0);
+    client.leave();
+    client.say_goodbye();
   });
 }
 

@@ -94,7 +94,8 @@ struct Outcome {
   std::uint64_t bytes_pulled = 0;          // from all servers, by all workers
 };
 
-Outcome train(net::Medium medium, const ServerOptions& o, int partitions, int steps) {
+// The pushes of all but the first few workers are void.
+Outcome train(net::Medium medium, const ServerOptions& o, int partitions, int steps, int bringing = 1024) {
   Outcome outcome;
   outcome.tables.resize(static_cast<std::size_t>(o.workers));
   std::barrier together(o.workers);
@@ -122,7 +123,11 @@ Outcome train(net::Medium medium, const ServerOptions& o, int partitions, int st
       for (const auto r : batch_of(rank, step))
         EXPECT_NE(table[static_cast<std::size_t>(r) * kWidth], -99.0F);
       client.push(0, o.optimizer.lr);
-      client.push_rows(0, rows, o.optimizer.lr);
+      if (rank < bringing) {
+        client.push_rows(0, rows, o.optimizer.lr);
+      } else {
+        client.push_rows(0, {}, o.optimizer.lr, Bringing::nothing);
+      }
       client.expect_rows(0, rows);
       client.wait(0);
       client.wait_rows();
@@ -162,6 +167,21 @@ TEST_P(SparseServers, SyncEqualsTheReferenceAfterFiftySteps) {
           ASSERT_NEAR(table[i], expected[i], 1e-5) << optim::name_of(kind) << " " << i;
         }
       }
+    }
+  }
+}
+
+TEST_P(SparseServers, AMeanIsFormedOfRowsThatAreNotVoid) {
+  const ServerOptions o{.workers = 3,
+                        .first_server = 3,
+                        .servers = 2,
+                        .policy = {.workers = 3},
+                        .optimizer = {.kind = optim::Kind::momentum, .lr = 0.01}};  // sees the scale
+  for (const int bringing : {2, 1, 0}) {
+    const auto outcome = train(GetParam(), o, 2, 20, bringing);
+    const auto expected = reference(o.optimizer, bringing, 20);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(outcome.tables[2][i], expected[i], 1e-5) << bringing << " " << i;
     }
   }
 }

@@ -38,7 +38,7 @@ std::size_t stride(std::size_t lines, std::size_t points = kMostPoints) {
   return std::max<std::size_t>(1, (lines + points - 1) / points);
 }
 
-// The loss as means over neighbouring steps.
+// The loss as means over neighbouring steps; one that is no number belongs to a step that was skipped.
 nlohmann::json curve_of(const std::vector<StepDone>& steps) {
   nlohmann::json curve = {{"step", nlohmann::json::array()},
                           {"seconds", nlohmann::json::array()},
@@ -47,15 +47,18 @@ nlohmann::json curve_of(const std::vector<StepDone>& steps) {
   double seconds = 0;
   for (std::size_t i = 0; i < steps.size();) {
     const std::size_t end = std::min(i + each, steps.size());
-    const auto count = static_cast<double>(end - i);
     double loss = 0;
+    double count = 0;
     for (; i < end; ++i) {
-      loss += steps[i].loss / count;
       seconds += steps[i].step_ms / 1000;
+      if (!std::isfinite(steps[i].loss)) continue;
+      loss += steps[i].loss;
+      ++count;
     }
+    if (count == 0) continue;
     curve["step"].push_back(steps[end - 1].step);
     curve["seconds"].push_back(seconds);
-    curve["loss"].push_back(loss);
+    curve["loss"].push_back(loss / count);
   }
   return curve;
 }

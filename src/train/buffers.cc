@@ -57,4 +57,16 @@ void Buffers::broadcast(collectives::Communicator& all) const {
   });
 }
 
+std::vector<torch::Tensor> Buffers::copy() const {
+  std::vector<torch::Tensor> values;
+  for (const auto& named : views_) values.push_back(named.second.detach().clone());
+  return values;
+}
+
+void Buffers::restore(const std::vector<torch::Tensor>& values) const {
+  TUTTI_CHECK(values.size() == views_.size());
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < values.size(); ++i) torch::Tensor(views_[i].second).copy_(values[i]);
+}
+
 }  // namespace tutti::train

@@ -25,6 +25,10 @@ class Buffers {
   // Makes them equal to rank 0's.
   void broadcast(collectives::Communicator& all) const;
 
+  // Their values, by view, and back: forward changes them also in a step that is skipped then.
+  std::vector<torch::Tensor> copy() const;
+  void restore(const std::vector<torch::Tensor>& values) const;
+
  private:
   std::vector<std::pair<std::string, torch::Tensor>> views_;
 };

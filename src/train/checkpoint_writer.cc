@@ -1,10 +1,18 @@
 #include "train/checkpoint_writer.h"
 
+#include "base/deadline.h"
+#include "base/error.h"
 #include "base/process.h"
 
 namespace tutti::train {
+namespace {
 
-CheckpointWriter::CheckpointWriter() {
+constexpr auto kGlance = std::chrono::milliseconds(100);
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(std::function<void()> while_waiting)
+    : while_waiting_(std::move(while_waiting)) {
   thread_ = std::thread([this] { work(); });
 }
 
@@ -18,11 +26,26 @@ CheckpointWriter::~CheckpointWriter() {
   thread_.join();
 }
 
+template <typename Done>
+void CheckpointWriter::wait(std::unique_lock<std::mutex>& lock, const Done& done) {
+  const auto deadline = Deadline::in(kLongestWait);
+  while (!changed_.wait_for(lock, kGlance, done)) {
+    if (while_waiting_) while_waiting_();
+    if (deadline.passed()) {
+      throw RunError(fmt::format("the disk has taken no checkpoint for {:.0f} s",
+                                 static_cast<double>(deadline.waited().count()) / 1000.0));
+    }
+  }
+}
+
 void CheckpointWriter::post(std::int64_t step, Write write, bool needed) {
   {
     std::unique_lock lock(mutex_);
-    if (!queue_.empty() && !queue_.back().needed) queue_.pop_back();
-    if (needed) changed_.wait(lock, [this] { return queue_.size() < 2; });
+    if (!queue_.empty() && !queue_.back().needed) {
+      results_.push_back({.step = queue_.back().step, .path = {}, .failure = nullptr});
+      queue_.pop_back();
+    }
+    if (needed) wait(lock, [this] { return queue_.size() < 2; });
     queue_.push_back({step, std::move(write), needed});
   }
   changed_.notify_all();
@@ -35,7 +58,7 @@ std::vector<CheckpointWriter::Result> CheckpointWriter::take_results() {
 
 void CheckpointWriter::finish() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return queue_.empty() && !writing_; });
+  wait(lock, [this] { return queue_.empty() && !writing_; });
 }
 
 void CheckpointWriter::work() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -24,11 +25,12 @@ class CheckpointWriter {
 
   struct Result {
     std::int64_t step = 0;
-    std::filesystem::path path;  // empty if it could not be written
-    std::exception_ptr failure;
+    std::filesystem::path path;  // empty if it was not written
+    std::exception_ptr failure;  // none if a newer one took its place
   };
 
-  CheckpointWriter();
+  // `while_waiting` is called now and then while a call below waits for the disk.
+  explicit CheckpointWriter(std::function<void()> while_waiting = {});
   // Waits for the checkpoint that is being written; those behind it are dropped.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
@@ -41,7 +43,8 @@ class CheckpointWriter {
 
   // What has ended since the last call. Never blocks.
   std::vector<Result> take_results();
-  // Blocks until everything is written.
+  // Blocks until everything is written. Both throw RunError if the disk takes no more for kLongestWait.
+  static constexpr auto kLongestWait = std::chrono::minutes(10);
   void finish();
 
  private:
@@ -51,7 +54,10 @@ class CheckpointWriter {
     bool needed = false;
   };
   void work();
+  template <typename Done>
+  void wait(std::unique_lock<std::mutex>& lock, const Done& done);
 
+  const std::function<void()> while_waiting_;
   std::atomic<bool> stopped_{false};
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -16,7 +16,8 @@ constexpr std::size_t kEvaluationBatch = 250;
 }  // namespace
 
 Evaluation evaluate(models::Model& model, const models::Measures& measures, bool channels_last,
-                    const data::Samples& samples, collectives::Communicator* all) {
+                    const data::Samples& samples, collectives::Communicator* all,
+                    const std::function<void(std::size_t batch, std::size_t batches)>& on_batch) {
   const torch::NoGradGuard no_grad;
   model.eval();
   const auto part =
@@ -27,6 +28,7 @@ Evaluation evaluate(models::Model& model, const models::Measures& measures, bool
   std::vector<double> sums(2 + measures.counts);  // loss, samples, counts
   for (std::size_t done = 0; done < part.count; done += kEvaluationBatch) {
     const std::size_t n = std::min(kEvaluationBatch, part.count - done);
+    on_batch(done / kEvaluationBatch + 1, (part.count + kEvaluationBatch - 1) / kEvaluationBatch);
     std::vector<std::uint32_t> indices(n);
     std::iota(indices.begin(), indices.end(), static_cast<std::uint32_t>(part.first + done));
     std::vector<std::span<std::byte>> into;

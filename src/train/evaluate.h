@@ -1,6 +1,7 @@
 // A model's figures over a part of the data, each rank on its share.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -16,8 +17,10 @@ struct Evaluation {
 };
 
 // A collective call of `all`: all get the result. Null: this rank does it alone. Leaves the model in training
-// mode.
+// mode. `on_batch` hears of each of this rank's batches before it is computed: which it is, from 1, and of
+// how many.
 Evaluation evaluate(models::Model& model, const models::Measures& measures, bool channels_last,
-                    const data::Samples& samples, collectives::Communicator* all);
+                    const data::Samples& samples, collectives::Communicator* all,
+                    const std::function<void(std::size_t batch, std::size_t batches)>& on_batch);
 
 }  // namespace tutti::train

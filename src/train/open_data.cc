@@ -1,5 +1,7 @@
 #include "train/open_data.h"
 
+#include "base/crypto.h"
+#include "base/error.h"
 #include "base/random.h"
 #include "data/synthetic.h"
 #include "train/plan.h"
@@ -14,6 +16,25 @@ std::unique_ptr<data::Samples> open_samples(const Setup& setup, Part part) {
                                                     mix_seed({setup.config.seed, p}));
   }
   return data::open(data::find_dataset(setup.config.data), setup.files[part], fields);
+}
+
+std::string digest_of_data(const Setup& setup) {
+  Sha256 digest;
+  if (setup.config.data == kSynthetic) {
+    const auto fields = models::find_model(setup.config.model).fields(options_of(setup.config));
+    digest.update(fmt::format("{} of {}, {} and {}, seed {}", kSynthetic, data::text_of(fields),
+                              kSyntheticSamples[0], kSyntheticSamples[1], setup.config.seed));
+    return to_hex(digest.digest());
+  }
+  for (const Part part : data::kParts) {
+    for (const auto& file : setup.files[part]) {
+      const Mapping content = map_file(file);
+      // With its length, so that moving a byte from one file to the next is a change.
+      digest.update(fmt::format("{} {}\n", static_cast<std::size_t>(part), content.bytes().size()));
+      digest.update(content.bytes());
+    }
+  }
+  return to_hex(digest.digest());
 }
 
 models::Batch as_tensors(std::span<const std::span<const std::byte>> fields,

@@ -10,7 +10,17 @@ namespace {
 
 constexpr std::size_t kNoise = 1 << 16;
 
+constexpr auto kTick = std::chrono::milliseconds(100);
+
 }  // namespace
+
+void sleep_until(Clock::time_point when, const std::function<void()>& on_tick) {
+  while (Clock::now() + kTick < when) {
+    std::this_thread::sleep_for(kTick);
+    on_tick();
+  }
+  std::this_thread::sleep_until(when);
+}
 
 Pacer::Pacer(grad::Buckets& buckets, const grad::Tables& tables, Clock::duration step, std::uint64_t seed)
     : buckets_(buckets), tables_(tables), step_(step), rows_(tables.size()), noise_(kNoise) {
@@ -56,12 +66,13 @@ void Pacer::fill(grad::ParamId id) {
 }
 
 void Pacer::run(const std::function<void(grad::ParamId)>& announce,
-                const std::function<void(std::size_t)>& announce_table) {
+                const std::function<void(std::size_t)>& announce_table,
+                const std::function<void()>& on_tick) {
   const auto begin = Clock::now();
   for (const Cue& cue : cues_) {
     const auto* param = std::get_if<grad::ParamId>(&cue.what);
     if (param != nullptr) fill(*param);
-    std::this_thread::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(step_ * cue.at));
+    sleep_until(begin + std::chrono::duration_cast<Clock::duration>(step_ * cue.at), on_tick);
     if (param != nullptr) {
       announce(*param);
     } else {
@@ -71,7 +82,7 @@ void Pacer::run(const std::function<void(grad::ParamId)>& announce,
       announce_table(table);
     }
   }
-  std::this_thread::sleep_until(begin + step_);
+  sleep_until(begin + step_, on_tick);
 }
 
 }  // namespace tutti::train

@@ -14,6 +14,9 @@
 
 namespace tutti::train {
 
+// Sleeps instead of computing, and calls `on_tick` every now and then: who computes would get on meanwhile.
+void sleep_until(Clock::time_point when, const std::function<void()>& on_tick);
+
 class Pacer {
  public:
   // `step` is how long forward and backward together shall take. Buckets and tables outlive the pacer.
@@ -27,9 +30,10 @@ class Pacer {
   bool rehearsing() const { return rehearsing_; }
   bool rehearsed() const { return !cues_.empty(); }
 
-  // Waits, fills gradients, and announces each. A table's gradient is the one of the rehearsal.
+  // Waits, fills gradients, and announces each. A table's gradient is the one of the rehearsal. `on_tick` is
+  // called every now and then meanwhile.
   void run(const std::function<void(grad::ParamId)>& announce,
-           const std::function<void(std::size_t)>& announce_table);
+           const std::function<void(std::size_t)>& announce_table, const std::function<void()>& on_tick);
 
  private:
   struct Cue {

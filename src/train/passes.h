@@ -33,19 +33,22 @@ class Passes {
   // Tensors over the batch's own memory.
   models::Batch tensors_of(const data::Batch& batch) const;
 
-  // Adds gradients to those that are there; calls `begin_phase` with the number of each phase before it.
-  // Returns the loss, of all phases together. Throws RunError if it is not finite, and ConfigError where
-  // libtorch cannot compute the model in the precision asked for.
-  double run(const data::Batch& batch, const std::function<void(std::size_t)>& begin_phase);
+  // Adds gradients to those that are there; calls `begin_phase` with the number of each phase before it, and
+  // `on_loss` with that number and each loss before backward makes gradients of it. Returns the loss, of all
+  // phases together. Throws ConfigError where libtorch cannot compute the model in the precision asked for.
+  double run(const data::Batch& batch, const std::function<void(std::size_t)>& begin_phase,
+             const std::function<void(std::size_t, double)>& on_loss);
 
   // Inside run(): gradients that come now are not final, for more micro batches of the phase follow.
   bool accumulating() const { return accumulating_; }
 
  private:
-  double in_micro_batches(const models::Phase& phase, const models::Batch& whole, const data::Batch& batch);
+  using OnLoss = std::function<void(double)>;
+  double in_micro_batches(const models::Phase& phase, const models::Batch& whole, const data::Batch& batch,
+                          const OnLoss& on_loss);
   torch::Tensor forward(const models::Phase& phase, const models::Batch& part, std::uint64_t step);
-  double forward_and_backward(const models::Phase& phase, const models::Batch& part,
-                              const data::Batch& batch);
+  double forward_and_backward(const models::Phase& phase, const models::Batch& part, const data::Batch& batch,
+                              const OnLoss& on_loss);
 
   const PassesSetup setup_;
   const std::vector<Field> fields_;

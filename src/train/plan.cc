@@ -102,12 +102,14 @@ data::AugmentOptions augment_of(const config::TrainConfig& c) {
 exchange::Tuning tuning_of(const config::TrainConfig& c) {
   const auto& strategy = exchange::find_strategy(c.strategy);
   const int pushers = c.local_aggregation ? 1 : c.workers;
-  exchange::Tuning t{.partitions = config::parse_partitions(c),
-                     .local_aggregation = c.local_aggregation,
-                     .whole_tables = c.no_sparse,
-                     .sync_every = c.sync_every,
-                     .moving_rate = c.moving_rate > 0 ? c.moving_rate : 0.9 / c.workers,
-                     .clip_norm = c.clip_norm};
+  exchange::Tuning t{
+      .partitions = config::parse_partitions(c),
+      .local_aggregation = c.local_aggregation,
+      .whole_tables = c.no_sparse,
+      .sync_every = c.sync_every,
+      .moving_rate = c.moving_rate > 0 ? c.moving_rate : 0.9 / c.workers,
+      .clip_norm = c.clip_norm,
+      .on_nonfinite = c.on_nonfinite == "skip" ? exchange::OnNonFinite::skip : exchange::OnNonFinite::stop};
   t.servers = {.workers = pushers,
                .first_server = c.workers,
                .servers = c.servers,
@@ -131,6 +133,10 @@ bool survives_workers(const config::TrainConfig& c) {
 
 Clock::duration timeout_of(const config::TrainConfig& c) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(c.timeout_s));
+}
+
+Clock::duration heartbeat_timeout_of(const config::TrainConfig& c) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(c.heartbeat_timeout_s));
 }
 
 }  // namespace tutti::train

@@ -36,6 +36,7 @@ RunPlan make_plan(const config::TrainConfig& config, std::size_t samples);
 optim::Settings optimizer_settings(const config::TrainConfig& config);
 
 Clock::duration timeout_of(const config::TrainConfig& config);
+Clock::duration heartbeat_timeout_of(const config::TrainConfig& config);
 
 // Whether the run goes on when a worker dies: where nobody waits for a certain one.
 bool survives_workers(const config::TrainConfig& config);

@@ -1,23 +1,19 @@
 #include "train/prepare.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/process.h"
-#include "checkpoint/checkpoint.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
 #include "train/open_data.h"
 #include "train/plan.h"
+#include "train/resume.h"
+#include "train/run_folder.h"
 #include "train/target.h"
 
 namespace tutti::train {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr const char* kRunFiles[] = {"summary.json", "metrics.jsonl", "trace.json", "report.html"};
 
 // What the data says of a network that nobody has told: how many classes or words there are.
 void fit_to_data(const models::ModelInfo& model, const std::vector<Field>& native, config::TrainConfig& c) {
@@ -35,86 +31,6 @@ void check_fits(const models::ModelInfo& model, const data::DatasetInfo& data, c
   } catch (const ConfigError& e) {
     throw ConfigError(fmt::format("model {}: {}; {} would fit", model.name, e.what(), model.data));
   }
-}
-
-config::TrainConfig config_in(const checkpoint::Checkpoint& checkpoint) {
-  try {
-    return checkpoint.meta.at("config").get<config::TrainConfig>();
-  } catch (const nlohmann::json::exception& e) {
-    throw DataError(
-        fmt::format("{}: no configuration of a run in it: {}", checkpoint.path.string(), e.what()));
-  }
-}
-
-// What must be as it was, or the run would not be the one that it goes on.
-void check_same_run(const config::TrainConfig& now, const config::TrainConfig& then,
-                    const std::string& folder) {
-  const nlohmann::json a = now;
-  const nlohmann::json b = then;
-  for (const char* key :
-       {"model",          "classes",      "image_size", "vocabulary",     "embedding",      "hidden",
-        "unroll",         "sampled",      "data",       "strategy",       "workers",        "batch",
-        "global_batch",   "optimizer",    "lr",         "momentum",       "beta1",          "beta2",
-        "alpha",          "trust",        "epsilon",    "weight_decay",   "scale_lr",       "warmup_steps",
-        "schedule",       "step_size",    "gamma",      "min_lr",         "schedule_steps", "label_smoothing",
-        "accumulate",     "clip_norm",    "precision",  "seed",           "servers",        "server_role",
-        "backup_workers", "staleness",    "damp_stale", "pace_ms",        "sync_every",     "moving_rate",
-        "partitions",     "bucket_bytes", "algorithm",  "transport",      "memory_format",  "threads",
-        "crop",           "flip",         "cutout",     "sync_batchnorm", "no_sparse",      "no_overlap"}) {
-    if (a[key] != b[key]) {
-      throw ConfigError(fmt::format("--resume {}: that run has {} {}, this one {}", folder, key,
-                                    b[key].dump(), a[key].dump()));
-    }
-  }
-}
-
-void prepare_resume(const config::TrainConfig& config, const RunPlan& plan, Setup& setup) {
-  const auto latest = checkpoint::latest(config.resume);
-  if (!latest) throw DataError(fmt::format("--resume {}: no finished checkpoint there", config.resume));
-  const auto loaded = checkpoint::load(latest->path);  // all digests, before anything is started
-  check_same_run(config, config_in(loaded), config.resume);
-  if (latest->step >= plan.total_steps) {
-    throw ConfigError(fmt::format("--resume {}: step {} of {} is done; ask for more with --steps or --epochs",
-                                  config.resume, latest->step, plan.total_steps));
-  }
-  setup.checkpoint = latest->path.string();
-  setup.first_step = latest->step;
-  if (loaded.meta.contains("routes")) loaded.meta["routes"].get_to(setup.routes);
-}
-
-// Makes the folder, and sees that it can be written, before hours of training are lost for it.
-void require_writable(const fs::path& out) {
-  std::error_code e;
-  fs::create_directories(out, e);
-  if (e) throw ConfigError(fmt::format("--out {}: {}", out.string(), e.message()));
-  try {
-    write_file_atomically(out / ".writable", std::string_view());
-  } catch (const RunError& error) {
-    throw ConfigError(fmt::format("--out {}: {}", out.string(), error.what()));
-  }
-  fs::remove(out / ".writable", e);
-}
-
-void remove_files(const fs::path& folder, std::string_view that_begin_with) {
-  if (!fs::is_directory(folder)) return;
-  std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename().string().starts_with(that_begin_with)) found.push_back(entry.path());
-  }
-  for (const auto& file : found) fs::remove(file);
-}
-
-// What a run did after the checkpoint that it goes on from, it does again; a line cut short by its end goes
-// too.
-void forget_later_steps(const fs::path& metrics, std::int64_t step) {
-  if (!fs::exists(metrics)) return;
-  std::istringstream lines(read_file(metrics));
-  std::string kept;
-  for (std::string line; std::getline(lines, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (json.is_object() && json.value("step", std::int64_t{0}) <= step) kept += line + "\n";
-  }
-  write_file_atomically(metrics, kept);
 }
 
 // Opens and checks all files, once for all workers of the host. Returns the training samples.
@@ -137,7 +53,10 @@ void to_json(nlohmann::json& json, const Setup& s) {
           {"test_files", s.files[data::Part::test]},
           {"checkpoint", s.checkpoint.value_or("")},
           {"first_step", s.first_step},
-          {"routes", s.routes}};
+          {"routes", s.routes},
+          {"total_steps", s.total_steps},
+          {"data_sha256", s.data_sha256},
+          {"restarts", s.restarts}};
 }
 
 void from_json(const nlohmann::json& json, Setup& s) {
@@ -148,32 +67,9 @@ void from_json(const nlohmann::json& json, Setup& s) {
   if (!checkpoint.empty()) s.checkpoint = checkpoint;
   json.at("first_step").get_to(s.first_step);
   json.at("routes").get_to(s.routes);
-}
-
-void make_run_folder(const Setup& setup) {
-  const fs::path out = setup.config.out;
-  require_writable(out);
-  if (setup.checkpoint && fs::weakly_canonical(out) == fs::weakly_canonical(setup.config.resume)) {
-    return forget_later_steps(out / "metrics.jsonl", setup.first_step);
-  }
-  for (const char* file : kRunFiles) fs::remove(out / file);
-  remove_files(out / "samples", "step-");
-  remove_files(out / "tensorboard", "events.out.tfevents.");
-  remove_files(out, "samples-rank-");
-  for (const auto& step : checkpoint::list(out)) remove_tree(step.path);
-}
-
-void remove_unfinished_checkpoints(const std::string& run_folder) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(fs::path(run_folder) / "checkpoints", ignored)) {
-    if (entry.path().extension() == ".partial") remove_tree(entry.path(), ignored);
-  }
-}
-
-config::TrainConfig config_of_run(const std::string& run_folder) {
-  const auto latest = checkpoint::latest(run_folder);
-  if (!latest) throw DataError(fmt::format("--resume {}: no finished checkpoint there", run_folder));
-  return config_in(checkpoint::load(latest->path));
+  json.at("total_steps").get_to(s.total_steps);
+  json.at("data_sha256").get_to(s.data_sha256);
+  json.at("restarts").get_to(s.restarts);
 }
 
 namespace {
@@ -231,6 +127,10 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
   refuse_if(c.local_aggregation && (!sync || c.backup_workers > 0),
             "--local-aggregation is for ps-sync without --backup-workers");
   refuse_if(
+      c.local_aggregation && c.server_role == "update" && c.on_nonfinite == "skip",
+      "--on-nonfinite skip needs a whole gradient before any of it leaves, which --local-aggregation does "
+      "not have where servers update; use --server-role sum");
+  refuse_if(
       !c.partitions.empty() && !exchange::takes_rows(strategy, tuning_of(c)),
       fmt::format("--partitions {} is for strategies that exchange embedding tables by rows: ps-* whose "
                   "servers update, without --local-aggregation, and hybrid{}{}",
@@ -255,6 +155,14 @@ void check_synchronised(const config::TrainConfig& c, const RunPlan& plan, std::
                     "without a share; choose another --batch",
                     last, c.workers));
   }
+}
+
+// A run that goes on does so in its own folder unless it is told another.
+void resolve_out(config::TrainConfig& c, const std::string& now) {
+  if (!c.out.empty()) return;
+  if (c.resume == kAuto) throw ConfigError("--resume auto needs --out, the folder to go on or begin in");
+  if (!c.resume.empty()) c.out = run_folder_of(c.resume).string();
+  if (c.out.empty()) c.out = fmt::format("runs/{}-{}-{}", c.model, c.strategy, now);
 }
 
 }  // namespace
@@ -296,18 +204,21 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
     const int share = static_cast<int>(allowed_cores().size()) / c.workers;
     c.threads = threads_wish.value_or(std::max(1, share));
   }
-  if (c.out.empty())
-    c.out = c.resume.empty() ? fmt::format("runs/{}-{}-{}", c.model, c.strategy, now) : c.resume;
+  resolve_out(c, now);
 
   Prepared prepared;
+  prepared.lock = FolderLock::take_if_there(c.out);
+  require_usable_folder(c);
   const std::size_t samples = info ? prepare_data(*info, places, model, c, prepared) : kSyntheticSamples[0];
   const RunPlan plan = make_plan(c, samples);
   check_synchronised(c, plan, samples);
   // Fixed now, so that a longer run that goes on from this one has the same rates.
   if (c.scale_lr) c.warmup_steps = plan.schedule.warm_up.steps;
   if (c.schedule == "cosine") c.schedule_steps = plan.schedule.end;
-  if (!c.resume.empty()) prepare_resume(c, plan, prepared.setup);
   prepared.setup.config = std::move(c);
+  prepared.setup.total_steps = plan.total_steps;
+  prepared.setup.data_sha256 = digest_of_data(prepared.setup);
+  if (!prepared.setup.config.resume.empty()) prepare_resume(plan, prepared);
   return prepared;
 }
 

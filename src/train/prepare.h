@@ -9,8 +9,16 @@
 #include "config/train_config.h"
 #include "data/open.h"
 #include "exchange/router.h"
+#include "train/folder_lock.h"
 
 namespace tutti::train {
+
+// A try of the run that failed, and the step from which the next one went on.
+struct Restart {
+  std::string because;
+  std::int64_t from_step = 0;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Restart, because, from_step)
 
 // What every worker receives: the resolved config and files that can be mapped as they are.
 struct Setup {
@@ -19,6 +27,9 @@ struct Setup {
   std::optional<std::string> checkpoint;  // step folder to go on from
   std::int64_t first_step = 0;            // steps that it has done
   std::vector<exchange::Route> routes{};  // that it had, where the strategy routes
+  std::int64_t total_steps = 0;           // of the whole run
+  std::string data_sha256{};              // of what it learns from and is tested on
+  std::vector<Restart> restarts{};        // of this run so far
 };
 
 void to_json(nlohmann::json& json, const Setup& setup);
@@ -27,11 +38,10 @@ void from_json(const nlohmann::json& json, Setup& setup);
 struct Prepared {
   Setup setup;
   std::vector<UniqueFd> keep_open;  // memory behind `files`; workers inherit these numbers
+  FolderLock lock;                  // of the run folder; empty as long as there is nothing to lock
+  std::vector<std::string> notes;   // what a user should be told before it runs, a line each
+  bool complete = false;            // the run that --resume auto asks for has ended: nothing is left to do
 };
-
-// The config that a run folder's last checkpoint was written under. Throws DataError if there is none or it
-// is damaged.
-config::TrainConfig config_of_run(const std::string& run_folder);
 
 // Where data is looked for, and where what was learned from it may be kept; an empty path: nowhere.
 struct DataPlaces {
@@ -39,18 +49,10 @@ struct DataPlaces {
   std::filesystem::path cache;
 };
 
-// Checks names, numbers, data files and the checkpoint to resume; resolves what was left open. `now` names
-// the default run folder. Changes nothing on disk but the cache. Throws ConfigError, DataError.
+// Checks names, numbers, the run folder, data files and the checkpoint to resume; resolves what was left
+// open. `now` names the default run folder. A folder that another run holds is refused before data is read.
+// Changes nothing on disk but the cache. Throws ConfigError, DataError.
 Prepared prepare(config::TrainConfig config, const DataPlaces& places, std::optional<int> threads_wish,
                  const std::string& now);
-
-// Makes the run folder, and removes from it what an earlier run wrote there: summary, metrics, samples,
-// trace, page, TensorBoard's files, drawings and finished checkpoints, and nothing else. A run that is
-// resumed in its own folder keeps all up to the step that it goes on from. Throws ConfigError if the folder
-// cannot be written, std::filesystem::filesystem_error.
-void make_run_folder(const Setup& setup);
-
-// Removes what a rank that was killed while it saved has left in the run folder. Ignores errors.
-void remove_unfinished_checkpoints(const std::string& run_folder);
 
 }  // namespace tutti::train

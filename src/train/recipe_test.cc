@@ -37,7 +37,9 @@ class RecipeTest : public ::testing::Test {
   }
 
   Finished run(const config::TrainConfig& c) const {
-    return fixture::run(prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup);
+    auto anew = c;
+    anew.overwrite = c.resume.empty();
+    return fixture::run(prepare(anew, {{folder_.path() / "data"}, {}}, 1, "now").setup);
   }
 
   static void expect_refused(const config::TrainConfig& c, const std::string& word) {

@@ -16,7 +16,8 @@ Replica::Replica(const Surroundings& s, const std::vector<std::string>& by_rows)
       buckets(
           s.model, s.bucket_bytes, [&](std::size_t bytes) { return s.workers.allocate(bytes); }, tables,
           trained_by(s.phases)),
-      updater(buckets, tables, s.tuning.servers.optimizer, s.tuning.clip_norm),
+      updater(buckets, tables, s.tuning.servers.optimizer, s.tuning.clip_norm,
+              exchange::finite_options(s.strategy, s.tuning, s.workers)),
       exchange(exchange::make_exchange(s.strategy, {buckets, tables, updater, s.everyone, s.workers, s.trace},
                                        s.tuning)) {}
 

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "net/inproc.h"
+#include "train/run_folder.h"
 #include "train/trainer.h"
 
 namespace tutti::train::fixture {

@@ -19,6 +19,15 @@ std::string text_of(const std::exception_ptr& failure) {
   }
 }
 
+void rethrow_nonfinite(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const NonFinite&) {
+    throw;
+  } catch (...) {  // told as a note
+  }
+}
+
 }  // namespace
 
 void Saving::save(Replica& replica, const Buffers& buffers, std::int64_t step, Differs differs, bool leads,
@@ -47,6 +56,7 @@ void Saving::save(Replica& replica, const Buffers& buffers, std::int64_t step, D
         step,
         [this, step, own](const std::atomic<bool>&) {
           try {
+            check_finite(*own, step);
             checkpoint::save_replica(run_, step, to_int(self_), own->views());
             board_.report_part(self_, step, true);
           } catch (...) {
@@ -62,12 +72,14 @@ void Saving::save(Replica& replica, const Buffers& buffers, std::int64_t step, D
 std::filesystem::path Saving::put_together(std::int64_t step, const Snapshot& model,
                                            const Snapshot& optimizer, const nlohmann::json& meta, bool parts,
                                            const std::atomic<bool>& stopped) const {
+  for (const Snapshot* s : {&model, &optimizer}) check_finite(*s, step);
   std::vector<int> replicas;
   for (int r = 0; parts && r < workers_; ++r) {
     if (Rank{r} == self_) continue;
     using Part = net::StatusBoard::Part;
     while (!stopped && board_.part(Rank{r}, step) == Part::missing) std::this_thread::sleep_for(kGlance);
     if (board_.part(Rank{r}, step) != Part::written) {
+      checkpoint::discard_partial(run_, step);
       throw RunError(fmt::format("the checkpoint of step {} lacks rank {}'s part", step, r));
     }
     replicas.push_back(r);
@@ -75,24 +87,34 @@ std::filesystem::path Saving::put_together(std::int64_t step, const Snapshot& mo
   return checkpoint::save(run_, step, model.views(), optimizer.views(), meta, replicas);
 }
 
-void Saving::report(const Emit& emit) {
-  for (const auto& result : writer_.take_results()) {
-    if (result.failure) {
-      emit(
-          observe::Note{fmt::format("no checkpoint of step {}: {}; the run goes on, the older ones are whole",
-                                    result.step, text_of(result.failure))});
-    } else if (!result.path.empty()) {
-      emit(observe::CheckpointSaved{result.step, result.path.string()});
-    }
+void Saving::check_finite(const Snapshot& snapshot, std::int64_t step) const {
+  if (const auto what = first_nonfinite(snapshot))
+    throw NonFinite(self_, step, *what + ", no checkpoint of it");
+}
+
+void Saving::tell(const CheckpointWriter::Result& result, const Emit& emit) const {
+  if (result.failure) {
+    if (!skips_) rethrow_nonfinite(result.failure);
+    emit(observe::Note{fmt::format("no checkpoint of step {}: {}; the run goes on, the older ones are whole",
+                                   result.step, text_of(result.failure))});
+  } else if (!result.path.empty()) {
+    emit(observe::CheckpointSaved{result.step, result.path.string()});
+  } else if (self_ == Rank{0}) {
+    emit(observe::Note{fmt::format(
+        "no checkpoint of step {}: the disk was not through with the one before it", result.step)});
   }
+}
+
+void Saving::report(const Emit& emit) {
+  for (const auto& result : writer_.take_results()) tell(result, emit);
 }
 
 void Saving::finish(const Emit& emit) {
   writer_.finish();
-  auto results = writer_.take_results();
+  const auto results = writer_.take_results();
   for (const auto& result : results) {
     if (result.failure && &result == &results.back()) std::rethrow_exception(result.failure);
-    if (!result.path.empty()) emit(observe::CheckpointSaved{result.step, result.path.string()});
+    tell(result, emit);
   }
 }
 

@@ -17,9 +17,10 @@ class Saving {
  public:
   using Emit = std::function<void(const observe::Event&)>;
 
-  // Into this run folder. The board outlives it.
-  Saving(std::filesystem::path run, const net::StatusBoard& board, Rank self, int workers)
-      : run_(std::move(run)), board_(board), self_(self), workers_(workers) {}
+  // Into this run folder. The board outlives it. A state with a number that is not finite is never saved;
+  // that ends the run, unless it `skips` what is not finite.
+  Saving(std::filesystem::path run, const net::StatusBoard& board, Rank self, int workers, bool skips)
+      : run_(std::move(run)), board_(board), self_(self), workers_(workers), skips_(skips) {}
 
   // Between steps: copies what belongs into the checkpoint of `step` and leaves the rest to a thread. `leads`
   // says that this worker's model and optimizer are the checkpoint's and that it puts the parts together;
@@ -34,12 +35,15 @@ class Saving {
 
   // Tells what has been saved since the last call, or why it could not be: a run goes on without a
   // checkpoint. Never blocks.
+  // Throws NonFinite.
   void report(const Emit& emit);
 
   // Blocks until everything is written, and tells. Throws what kept the last checkpoint from being written.
   void finish(const Emit& emit);
 
  private:
+  void tell(const CheckpointWriter::Result& result, const Emit& emit) const;
+  void check_finite(const Snapshot& snapshot, std::int64_t step) const;
   std::filesystem::path put_together(std::int64_t step, const Snapshot& model, const Snapshot& optimizer,
                                      const nlohmann::json& meta, bool parts,
                                      const std::atomic<bool>& stopped) const;
@@ -48,9 +52,11 @@ class Saving {
   const net::StatusBoard& board_;
   const Rank self_;
   const int workers_;
+  const bool skips_;
   std::vector<double> held_ms_;
   std::vector<double> copied_ms_;
-  CheckpointWriter writer_;
+  // A slow disk is no rank that stands still.
+  CheckpointWriter writer_{[this] { board_.advance(self_); }};
 };
 
 // Brings a worker's replica back from a checkpoint: rank 0's whole, and what others keep for themselves.

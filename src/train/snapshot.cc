@@ -1,9 +1,11 @@
 #include "train/snapshot.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
+#include "optim/finite.h"
 
 namespace tutti::train {
 namespace {
@@ -119,6 +121,19 @@ void restore_replica(const checkpoint::SafetensorsFile& from, grad::Buckets& buc
   for (int slot = 0; slot < updater.slots(); ++slot) {
     take(kOptimizerPart + slot_prefix(updater, slot), state_views(buckets, tables, updater, slot));
   }
+}
+
+std::optional<std::string> first_nonfinite(const Snapshot& snapshot) {
+  for (const checkpoint::TensorView& view : snapshot.views()) {
+    if (view.dtype != DType::f32) continue;
+    const std::span<const float> values(reinterpret_cast<const float*>(view.bytes.data()),
+                                        view.bytes.size() / sizeof(float));
+    if (optim::all_finite(values)) continue;
+    const std::size_t at = *optim::first_nonfinite(values);
+    return fmt::format("{} holds {} (first at element {})", view.name,
+                       std::isnan(values[at]) ? "nan" : fmt::format("{}", values[at]), at);
+  }
+  return std::nullopt;
 }
 
 void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, const grad::Tables& tables,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,10 @@ Snapshot snapshot_optimizer(const grad::Buckets& buckets, const grad::Tables& ta
 // What an architecture keeps beside them ("centre.conv1.weight") goes where the optimizer's state goes.
 void add_own_state(Snapshot& optimizer, const grad::Buckets& buckets,
                    const std::vector<exchange::NamedState>& own, Hold hold);
+
+// The first tensor with a number that is none (NaN or infinite), in words: "conv1.weight holds nan (first at
+// element 3)". Such a snapshot is never saved.
+std::optional<std::string> first_nonfinite(const Snapshot& snapshot);
 
 // What a worker keeps for itself: statistics of its batches alone, or all that a model and an optimizer have.
 enum class Differs { nothing, buffers, all };

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace tutti::train {
 namespace {
 
@@ -27,6 +29,17 @@ TEST(Snapshot, CopiesStayWhenTheRunGoesOn) {
   s.add("", {{"tensor", tensor}}, Hold::copies);
   tensor.zero_();
   EXPECT_EQ(numbers(s.views()[0]), std::vector<float>(12, 1.0F));
+}
+
+TEST(Snapshot, TheFirstNumberThatIsNoneIsNamed) {
+  const auto weight = torch::ones({4, 3});
+  const auto count = torch::full({1}, 0x7f800000, torch::kInt64);  // no float, whatever its bits
+  Snapshot s;
+  s.add("exp_avg.", {{"count", count}, {"weight", weight}}, Hold::originals);
+  EXPECT_FALSE(first_nonfinite(s));
+  weight[1][2] = -std::numeric_limits<float>::infinity();
+  weight[3][2] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(first_nonfinite(s), "exp_avg.weight holds -inf (first at element 5)");
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ RankReport make_report(const StepSeries& series, std::int64_t steps_per_epoch) {
   r.compute_ms = quantile(series.compute, 0.5);
   r.exchange_ms = quantile(series.exchange, 0.5);
   r.exposed_exchange_ms = quantile(series.exposed, 0.5);
+  r.finite_check_ms = quantile(series.finite_check, 0.5);
   const std::size_t tail = std::min(series.loss.size(), static_cast<std::size_t>(steps_per_epoch));
   if (tail > 0) {
     r.train_loss =
@@ -63,6 +64,8 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
   const auto& config = run.config;
   const double count = static_cast<double>(ranks.size());
   const double seconds = std::ranges::max_element(ranks, {}, &RankReport::seconds)->seconds;
+  // A run that was killed at its end and goes on has made no step.
+  const auto per_second = [&](double count_of) { return seconds > 0 ? count_of / seconds : 0.0; };
   Sha256 order;
   for (const RankReport& r : ranks) order.update(r.samples_sha256);
   nlohmann::json s = {
@@ -75,9 +78,9 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
       {"batch_per_worker", run.plan.batch},
       {"seed", config.seed},
       {"reproducible", false},
-      {"samples_per_second", mean(ranks, &RankReport::samples) * count / seconds},
-      {"steps_per_second", static_cast<double>(run.steps - run.first_step) / seconds},
-      {"gradients_per_second", mean(ranks, &RankReport::steps) * count / seconds},
+      {"samples_per_second", per_second(mean(ranks, &RankReport::samples) * count)},
+      {"steps_per_second", per_second(static_cast<double>(run.steps - run.first_step))},
+      {"gradients_per_second", per_second(mean(ranks, &RankReport::steps) * count)},
       {"steps_per_worker", list(ranks, &RankReport::steps)},
       {"pace_ms", config.pace_ms},
       {"slow", config.slow},
@@ -85,6 +88,8 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
       {"compute_ms", mean(ranks, &RankReport::compute_ms)},
       {"exchange_ms", mean(ranks, &RankReport::exchange_ms)},
       {"exposed_exchange_ms", mean(ranks, &RankReport::exposed_exchange_ms)},
+      {"finite_check_ms", mean(ranks, &RankReport::finite_check_ms)},
+      {"skipped_steps", ranks[0].skipped_steps},
       {"bytes_sent_per_worker", static_cast<std::uint64_t>(mean(ranks, &RankReport::bytes_sent))},
       {"bytes_sent_per_server", 0},
       {"peak_memory_bytes", list(ranks, &RankReport::peak_memory_bytes)},
@@ -99,7 +104,12 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
       {"machine", observe::describe_machine()},
       {"config", config},
       {"version", kVersion}};
-  if (config.pace_ms == 0) s["train_loss"] = mean(ranks, &RankReport::train_loss);
+  if (!run.skips_together) {
+    s["skipped_steps"] = std::transform_reduce(ranks.begin(), ranks.end(), std::int64_t{0}, std::plus(),
+                                               [](const RankReport& r) { return r.skipped_steps; });
+  }
+  const bool learned = ranks[0].skipped_steps < ranks[0].steps || ranks[0].steps == 0;
+  if (config.pace_ms == 0 && learned && seconds > 0) s["train_loss"] = mean(ranks, &RankReport::train_loss);
   if (run.words_a_sample > 0) {
     s["words_per_second"] = s["samples_per_second"].get<double>() * static_cast<double>(run.words_a_sample);
   }

@@ -18,9 +18,11 @@ namespace tutti::train {
 
 // What a rank tells rank 0 at the end.
 struct RankReport {
+  int rank = 0;
   double compute_ms = 0;
   double exchange_ms = 0;
   double exposed_exchange_ms = 0;
+  double finite_check_ms = 0;
   double train_loss = 0;  // mean over the last epoch
   std::int64_t steps = 0;
   std::int64_t samples = 0;
@@ -29,10 +31,13 @@ struct RankReport {
   std::int64_t peak_memory_bytes = 0;  // of the process
   std::string parameters_sha256;
   std::string samples_sha256;  // over the numbers of its samples, in their order
+  std::int64_t skipped_steps = 0;
+  std::string first_skipped;  // what was wrong in the first of them
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, compute_ms, exchange_ms, exposed_exchange_ms, train_loss,
-                                   steps, samples, seconds, bytes_sent, peak_memory_bytes, parameters_sha256,
-                                   samples_sha256)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, rank, compute_ms, exchange_ms, exposed_exchange_ms,
+                                   finite_check_ms, train_loss, steps, samples, seconds, bytes_sent,
+                                   peak_memory_bytes, parameters_sha256, samples_sha256, skipped_steps,
+                                   first_skipped)
 
 // What the steps say; bytes and digests are for the caller to add.
 RankReport make_report(const StepSeries& series, std::int64_t steps_per_epoch);
@@ -57,6 +62,7 @@ struct RunRecord {
   std::optional<Evaluation> evaluation = std::nullopt;  // the last
   std::optional<Target> target = std::nullopt;
   std::optional<double> seconds_to_target = std::nullopt;
+  bool skips_together = true;  // a step is skipped by all workers or by none
 };
 
 nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>& ranks);

@@ -1,7 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <thread>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/version.h"
@@ -12,6 +12,7 @@
 #include "train/chance.h"
 #include "train/drawings.h"
 #include "train/open_data.h"
+#include "train/operators.h"
 #include "train/pace.h"
 #include "train/partitions.h"
 #include "train/passes.h"
@@ -20,6 +21,7 @@
 #include "train/requests.h"
 #include "train/routing.h"
 #include "train/saving.h"
+#include "train/skips.h"
 #include "train/summary.h"
 
 namespace tutti::train {
@@ -36,6 +38,9 @@ class Trainer {
       : setup_(setup),
         config_(setup.config),
         sink_(sink),
+        operators_(setup.config.heartbeat_timeout_s > 0
+                       ? std::make_unique<OperatorProgress>(everyone.board(), everyone.rank())
+                       : nullptr),
         info_(models::find_model(config_.model)),
         channels_last_(config_.memory_format == "channels-last"),
         strategy_(exchange::find_strategy(config_.strategy)),
@@ -49,6 +54,7 @@ class Trainer {
              exchange::algorithm_of(strategy_, config_.algorithm)),
         trace_(config_.trace, everyone.rank()),
         model_(make_model()) {
+    tuning_.servers.incarnation = static_cast<std::uint32_t>(setup.restarts.size());
     const auto slow = config::parse_slow(config_);
     if (slow.rank == to_int(everyone.rank())) slowdown_ = slow.factor;
     if (config_.sync_batchnorm) {
@@ -66,7 +72,8 @@ class Trainer {
                                      .first_step = static_cast<std::uint64_t>(setup_.first_step),
                                      .end_step = static_cast<std::uint64_t>(plan_.total_steps + ahead),
                                      .augment = augment_of(config_)});
-    next_ = loader.next();
+    say("waiting for the first samples");
+    if (loader.has_next()) next_ = loader.next();  // a run that was killed at its end has no step left
     routing_.decide([&] { return model_->rows_read(passes_.tensors_of(*next_)); }, setup_.routes);
     start_from_the_same_weights();
     training_since_ = Clock::now();
@@ -81,11 +88,17 @@ class Trainer {
       step(batch, loader, begin);
       after_step();
     }
+    say("ending the training");
+    // Replicas that differ stay as they are for the run to go on with them, and those that ended equal are
+    // equal.
+    const bool nothing_done = setup_.first_step == plan_.total_steps;
+    if (!strategy_.drifts || (!stopped_ && !nothing_done)) exchange().finish(exchange::Afterwards::nothing);
+    // Where workers are apart, one may have made its last step before another was told to stop. Now all know.
+    if (apart_) stopped_ = everyone_.board().decided(net::Request::stop).has_value();
     if (stopped_) {
       stop();
       return nullptr;
     }
-    exchange().finish(exchange::Afterwards::nothing);
     gather_survivors();
     conclude();
     return summarise();
@@ -116,6 +129,10 @@ class Trainer {
 
   // Who tells, evaluates and saves: rank 0 while it lives.
   bool first() const { return everyone_.board().first_left(all_.world()) == all_.rank(); }
+
+  // For whoever looks whether this rank gets on, and what it is at.
+  void say(std::string_view doing) const { everyone_.board().say(everyone_.rank(), doing); }
+  void get_on() const { everyone_.board().advance(everyone_.rank()); }
 
   void emit(const observe::Event& event) {
     if (first()) sink_.emit(event);
@@ -151,6 +168,7 @@ class Trainer {
   }
 
   void start_from_the_same_weights() {
+    say("taking over the first weights");
     if (routing_.by_rows().empty() || strategy_.apart || config_.backup_workers > 0) {
       search_.reset();  // nothing to cut, or nobody to agree with
     } else if (search_) {
@@ -174,7 +192,7 @@ class Trainer {
     buffers_.broadcast(all_);
     exact = exact || restore();
     emit(observe::Resumed{setup_.first_step, *setup_.checkpoint});
-    if (!exact) {
+    if (!exact && setup_.first_step < plan_.total_steps) {
       sink_.emit(
           observe::Note{fmt::format("rank {}: the checkpoint has rank 0's replica alone; from here the run "
                                     "is another than it would have been",
@@ -227,11 +245,12 @@ class Trainer {
               exchange().finish_phase(phase);
             announce(id);
           },
-          [this](std::size_t table) { rows()->on_gradient(table); });
+          [this](std::size_t table) { rows()->on_gradient(table); }, [this] { get_on(); });
       return std::nullopt;
     }
     if (batch.count == 0) return std::nullopt;
-    std::this_thread::sleep_for(last_compute_ * (slowdown_ - 1));
+    const auto longer = std::chrono::duration_cast<Clock::duration>(last_compute_ * (slowdown_ - 1));
+    sleep_until(Clock::now() + longer, [this] { get_on(); });
     const auto begin = Clock::now();
     const double loss = forward_and_backward(batch);
     last_compute_ = Clock::now() - begin;
@@ -241,12 +260,15 @@ class Trainer {
   // Forward, backward, exchange, update. `begin` is when the step began to wait for its data.
   void step(const data::Batch& batch, data::Loader& loader, Clock::time_point begin) {
     const auto index = static_cast<std::int64_t>(batch.step);
+    say(fmt::format("computing step {}", index + 1));
     const double lr = optim::rate(plan_.schedule, index);
     replica_->updater.begin_step(index + 1, lr);
+    skips_.before_step(replica_->updater.finite());
     const auto computing = Clock::now();
     const auto loss = compute(batch);
     look_ahead(loader);
     exchange().finish_step();
+    skips_.after_step(replica_->updater.finite(), index + 1, all_.rank());
     const auto end = Clock::now();
     const auto times = exchange().times();
 
@@ -254,7 +276,8 @@ class Trainer {
     series_.compute.push_back(milliseconds(end - computing - times.exposed));
     series_.exchange.push_back(milliseconds(times.busy));
     series_.exposed.push_back(milliseconds(times.exposed));
-    if (loss) series_.loss.push_back(*loss);
+    series_.finite_check.push_back(milliseconds(replica_->updater.finite().time()));
+    if (loss && std::isfinite(*loss)) series_.loss.push_back(*loss);
     series_.samples += static_cast<std::int64_t>(batch.count);
     order_.update(std::as_bytes(batch.samples));
     emit(observe::StepDone{.step = strategy_.apart ? exchange().steps_done() : index + 1,
@@ -287,10 +310,15 @@ class Trainer {
 
   // The loss.
   double forward_and_backward(const data::Batch& batch) {
-    return passes_.run(batch, [this](std::size_t phase) {
-      if (phase > 0 && !pacer_) exchange().finish_phase(phase - 1);
-      replica_->buckets.begin_phase(phase);
-    });
+    return passes_.run(
+        batch,
+        [this](std::size_t phase) {
+          if (phase > 0 && !pacer_) exchange().finish_phase(phase - 1);
+          replica_->buckets.begin_phase(phase);
+        },
+        [this](std::size_t phase, double loss) {
+          if (!pacer_) replica_->updater.finite().loss(phase, loss);
+        });
   }
 
   // Between steps; the last one is followed by conclude().
@@ -306,12 +334,12 @@ class Trainer {
     const bool due = config_.checkpoint_every > 0 ? passed(config_.checkpoint_every) : epoch_done;
     const bool to_evaluate =
         !config_.no_evaluate && (config_.evaluate_every > 0 ? passed(config_.evaluate_every) : epoch_done);
-    if (together_ && (epoch_done || due || to_evaluate)) buffers_.average(all_);
-    if (to_evaluate && (together_ || first())) evaluate_now(steps_seen_, together_ ? &all_ : nullptr);
-    if (target_ && end_here(to_evaluate)) return;
     const auto asked = requests_.after_step(steps_seen_);
     stopped_ = over_ = asked.stop;
     if (stopped_) return;
+    if (together_ && (epoch_done || due || to_evaluate)) buffers_.average(all_);
+    if (to_evaluate && (together_ || first())) evaluate_now(steps_seen_, together_ ? &all_ : nullptr);
+    if (target_ && end_here(to_evaluate)) return;
     const bool averaged = epoch_done || due || to_evaluate;
     if (due || asked.save) save(steps_seen_, averaged ? Differs::nothing : Differs::buffers);
     if (epoch_done && together_ && rows() != nullptr &&
@@ -366,14 +394,13 @@ class Trainer {
     buffers_.average(those_left());
     const bool just_evaluated = over_ && together_;
     if (!config_.no_evaluate && !just_evaluated) evaluate_now(last_step_, &those_left());
-    save(last_step_, Differs::nothing);
+    if (!saved_early_) save(last_step_, Differs::nothing);
     saving_.finish([this](const observe::Event& e) { sink_.emit(e); });
   }
 
   // As it was asked to: saves, and ends in the middle of the run.
   void stop() {
-    // Replicas that differ stay as they are, for the run to go on with them; servers have to be told.
-    if (!strategy_.drifts) exchange().finish(exchange::Afterwards::nothing);
+    if (!strategy_.drifts) steps_seen_ = exchange().steps_done();
     save(steps_seen_, Differs::buffers);
     saving_.finish([this](const observe::Event& e) { sink_.emit(e); });
     emit(observe::Note{
@@ -382,14 +409,29 @@ class Trainer {
             : fmt::format("stopped after step {}; --resume {} goes on", steps_seen_, config_.out)});
   }
 
+  // The closing evaluation may take longer than a stop may: what has been trained is saved before.
+  void save_if_told_to_stop(std::int64_t done) {
+    const bool closing = done == last_step_ && steps_seen_ >= last_step_;
+    if (!closing || saved_early_ || !first() || everyone_.board().asked(net::Request::stop) == 0) return;
+    saved_early_ = true;
+    save(done, Differs::nothing);
+  }
+
   void evaluate_now(std::int64_t done, collectives::Communicator* all) {
     if (rows() != nullptr && done < last_step_) rows()->fetch_all();
-    evaluation_ = evaluate(*model_, info_.measures, channels_last_, *test_, all);
+    evaluation_ = evaluate(*model_, info_.measures, channels_last_, *test_, all,
+                           [this](std::size_t batch, std::size_t batches) {
+                             say(fmt::format("evaluating, batch {} of {}", batch, batches));
+                             save_if_told_to_stop(done);
+                           });
     if (first()) save_drawings(*model_, config_.out, done);
     emit(observe::Evaluated{.step = done,
                             .epoch = plan_.epoch_of(done - 1) + 1,
                             .samples = evaluation_->samples,
                             .figures = evaluation_->figures});
+    if (const double loss = evaluation_->figures.at("loss"); !std::isfinite(loss)) {
+      refuse_nonfinite(done, fmt::format("the test loss is {}", std::isnan(loss) ? "nan" : "inf"));
+    }
     if (target_ && !reached_after_ && target_->reached_by(*evaluation_)) {
       reached_after_ = milliseconds(Clock::now() - training_since_) / 1000.0;
       emit(observe::Note{
@@ -400,12 +442,30 @@ class Trainer {
   // All workers call it. `beside` is what workers that have the same parameters keep for themselves just now.
   void save(std::int64_t done, Differs beside) {
     if (config_.no_checkpoint) return;
+    say(fmt::format("saving the checkpoint of step {}", done));
     if (first() && done < last_step_ && !stopped_) exchange().fetch_state();
     Differs differs = Differs::nothing;
     if (together_ && !buffers_.empty()) differs = beside;
     if (strategy_.drifts && done < last_step_) differs = Differs::all;
     saving_.save(*replica_, buffers_, done, differs, first(),
-                 {{"config", config_}, {"version", kVersion}, {"routes", routing_.routes()}});
+                 {{"config", config_},
+                  {"version", kVersion},
+                  {"routes", routing_.routes()},
+                  {"data_sha256", setup_.data_sha256}});
+  }
+
+  void refuse_nonfinite(std::int64_t done, const std::string& what) {
+    if (!replica_->updater.finite().skips()) throw NonFinite(all_.rank(), done, what);
+    emit(observe::Note{fmt::format("step {}: {}", done, what)});
+  }
+
+  // What workers that skip steps on their own have not told yet.
+  void say_who_skipped(const std::vector<RankReport>& ranks) {
+    for (std::size_t r = 1; r < ranks.size(); ++r) {
+      if (ranks[r].skipped_steps == 0) continue;
+      emit(observe::Note{fmt::format("rank {} skipped {} steps; the first, {}", ranks[r].rank,
+                                     ranks[r].skipped_steps, ranks[r].first_skipped)});
+    }
   }
 
   std::string digest_of_model() {
@@ -414,12 +474,17 @@ class Trainer {
   }
 
   nlohmann::json summarise() {
+    say("summing up the run");
     auto mine = make_report(series_, plan_.steps_per_epoch);
     mine.bytes_sent = bytes_before_ + exchange().bytes_sent();
     mine.parameters_sha256 = digest_of_model();
     mine.samples_sha256 = to_hex(order_.digest());
     mine.peak_memory_bytes = observe::peak_memory_bytes();
+    mine.rank = to_int(all_.rank());
+    mine.skipped_steps = skips_.count();
+    mine.first_skipped = skips_.first();
     const auto ranks = gather_reports(those_left(), mine);
+    if (!together_) say_who_skipped(ranks);
     if (config_.trace) write_trace(those_left(), trace_, std::filesystem::path(config_.out) / "trace.json");
     if (!first()) return nullptr;
     auto s = make_summary({.config = config_,
@@ -432,13 +497,17 @@ class Trainer {
                            .wall_seconds = milliseconds(Clock::now() - born_) / 1000.0,
                            .evaluation = evaluation_,
                            .target = target_,
-                           .seconds_to_target = reached_after_},
+                           .seconds_to_target = reached_after_,
+                           .skips_together = together_},
                           ranks);
     s.update(exchange().report());
     s["checkpoint_hold_ms"] = quantile(saving_.held_ms(), 0.5);
     s["checkpoint_copy_ms"] = quantile(saving_.copied_ms(), 0.5);
     s["dropped_workers"] = nlohmann::json::array();
     for (const Rank r : everyone_.board().dropped()) s["dropped_workers"].push_back(to_int(r));
+    s["data_sha256"] = setup_.data_sha256;
+    s["restarts"] = setup_.restarts.size();
+    if (!setup_.restarts.empty()) s["restart_causes"] = setup_.restarts;
     s["parameter_bytes"] = models::count_parameters(*model_) * static_cast<std::int64_t>(sizeof(float));
     s["collectives"] = nlohmann::json::array();
     for (const auto& [operation, choice] : exchange::collectives_of(strategy_, all_, first_bucket_bytes())) {
@@ -457,6 +526,7 @@ class Trainer {
   const Setup& setup_;
   const config::TrainConfig& config_;
   observe::EventSink& sink_;
+  const std::unique_ptr<OperatorProgress> operators_;  // before the model is made
   const models::ModelInfo& info_;
   const bool channels_last_;
   const exchange::Strategy& strategy_;
@@ -476,6 +546,8 @@ class Trainer {
   const std::vector<models::Phase> phases_ = model_->phases();
   Passes passes_{{config_, info_, phases_, plan_.micro_batch, all_.world(), all_.rank(), trace_}};
   const Buffers buffers_{*model_};
+  Skips skips_{buffers_, together_ ? &all_ : nullptr,
+               [this](std::string line) { emit(observe::Note{std::move(line)}); }};
   Routing routing_{{*model_, strategy_, tuning_, all_, config_.servers,
                     [this](std::string line) { emit(observe::Note{std::move(line)}); }}};
   std::optional<PartitionSearch> search_ =
@@ -501,18 +573,20 @@ class Trainer {
   std::optional<net::Survivors> survivors_;  // if any worker has died
   std::optional<collectives::Communicator> rest_;
   bool stopped_ = false;  // as it was asked to
+  bool saved_early_ = false;
   Requests requests_{everyone_.board(), all_.rank(), all_.world(),
                      apart_             ? Gait::apart
                      : strategy_.drifts ? Gait::in_periods
                                         : Gait::together,
                      strategy_.drifts ? config_.sync_every : 1};
-  Saving saving_{config_.out, everyone_.board(), all_.rank(), all_.world()};
+  Saving saving_{config_.out, everyone_.board(), all_.rank(), all_.world(), config_.on_nonfinite == "skip"};
 };
 
 }  // namespace
 
 nlohmann::json train(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
                      net::Transport* neighbours) {
+  everyone.board().say(everyone.rank(), "opening the data and making the model");
   Trainer trainer(setup, everyone, sink, neighbours);
   nlohmann::json summary = trainer.run();
   if (!summary.is_null()) {

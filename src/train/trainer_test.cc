@@ -34,7 +34,9 @@ class TrainerTest : public ::testing::Test {
   }
 
   nlohmann::json train_here(const config::TrainConfig& c) const {
-    return train_as(prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup);
+    auto anew = c;
+    anew.overwrite = c.resume.empty();
+    return train_as(prepare(anew, {{folder_.path() / "data"}, {}}, 1, "now").setup);
   }
 
   static nlohmann::json train_as(const train::Setup& setup) { return fixture::run(setup).summary; }

@@ -9,6 +9,7 @@
 #include "data/bars_fixture.h"
 #include "models/model.h"
 #include "net/inproc.h"
+#include "train/run_folder.h"
 #include "train/trainer.h"
 
 namespace tutti::train {

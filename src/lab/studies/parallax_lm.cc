@@ -81,7 +81,11 @@ report::Claim at_least(const char* text, const char* reported, std::optional<dou
 }
 
 report::Claim as_fast_when_dense(std::optional<double> times) {
-  report::Claim claim{"On a dense network hybrid is as fast as all-reduce", "all-reduce's speed", "", {}};
+  report::Claim claim{
+      "On a dense network hybrid is as fast as all-reduce (by construction: without tables it is one)",
+      "all-reduce's speed",
+      "",
+      {}};
   if (!times) return claim;
   claim.ours = fmt::format("{:.3f} times {} by all-reduce; asked: within 3 %", *times, kDense);
   claim.holds = *times >= 0.97 && *times <= 1.03;
@@ -93,15 +97,18 @@ report::Outcome conclude(const Evidence& evidence) {
   const std::string whole = std::string("ps-sync, ") + kWhole;
   report::Outcome out;
   out.claims = {
-      at_least("On a sparse model hybrid is several times as fast as dense all-reduce",
-               "up to 6.02 times, on 48 GPUs", ratio(cells, kLanguage, "allreduce"), 6),
-      at_least("On a sparse model hybrid is several times as fast as parameter servers that send all",
-               "up to 2.8 times, on 48 GPUs", ratio(cells, kLanguage, whole), 2),
+      at_least("On a sparse model hybrid is several times as fast as all-reduce of whole tables",
+               "up to 6.02 times, on 48 GPUs, against Horovod, which gathers the touched rows alone",
+               ratio(cells, kLanguage, "allreduce"), 6),
+      at_least(
+          "On a sparse model hybrid is several times as fast as parameter servers that send all",
+          "up to 2.8 times, on 48 GPUs, against tuned TensorFlow servers, which send the touched rows alone",
+          ratio(cells, kLanguage, whole), 2),
       as_fast_when_dense(ratio(cells, kDense, "allreduce"))};
   report::StudyTable table{
       "Speed and traffic with 4 workers (emulated links of 1gbit, paced as a device of 6 TFLOPS)",
       {"network", "architecture", "samples/s", "words/s", "step ms", "MB a worker sends a step",
-       "hybrid is faster by", "they reported"},
+       "hybrid is faster by", "they reported, of stronger rivals"},
       {}};
   for (const Cell& c : cells) {
     const Cell* cell = find_cell(cells, {c.model, label_of(c), c.workers});
@@ -127,15 +134,20 @@ report::Outcome conclude(const Evidence& evidence) {
 }  // namespace
 
 Study parallax_lm() {
-  return {.name = "parallax-lm",
-          .title = "Parallax: sparse tables by servers, dense gradients by all-reduce",
-          .ran =
-              "Theirs: a language model with an embedding of 512, an LSTM of 2048 projected to 512, sampled "
-              "softmax, Adagrad 0.2, batch 128, 20 words; 48 GPUs. Ours: that network with 100,000 words and "
-              "resnet50, 4 workers on 4 emulated hosts with links of 1 Gbit/s, a server beside each worker; "
-              "computing is paced as a device of 6 TFLOPS would, not done, and gradients are not clipped.",
-          .plan = plan,
-          .conclude = conclude};
+  return {
+      .name = "parallax-lm",
+      .title = "Parallax: sparse tables by servers, dense gradients by all-reduce",
+      .ran =
+          "Theirs: a language model with an embedding of 512, an LSTM of 2048 projected to 512, sampled "
+          "softmax, Adagrad 0.2, batch 128, 20 words; 48 GPUs. Ours: that network with 100,000 words and "
+          "resnet50, 4 workers on 4 emulated hosts with links of 1 Gbit/s, a server beside each worker; "
+          "computing is paced as a device of 6 TFLOPS would, not done, and gradients are not clipped. Our "
+          "rivals "
+          "are weaker than theirs: an all-reduce and servers that send whole tables, where theirs sent the "
+          "touched rows alone. Servers that do so are in the table (ps-sync) and in no claim; in our full "
+          "run they were a little faster than hybrid.",
+      .plan = plan,
+      .conclude = conclude};
 }
 
 }  // namespace tutti::lab::studies

@@ -1,0 +1,158 @@
+#include "train/resume.h"
+
+#include <ranges>
+
+#include "base/error.h"
+
+namespace tutti::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+config::TrainConfig config_in(const checkpoint::Checkpoint& checkpoint) {
+  try {
+    return checkpoint.meta.at("config").get<config::TrainConfig>();
+  } catch (const nlohmann::json::exception& e) {
+    throw DataError(
+        fmt::format("{}: no configuration of a run in it: {}", checkpoint.path.string(), e.what()));
+  }
+}
+
+std::string digest_in(const checkpoint::Checkpoint& checkpoint) {
+  return checkpoint.meta.value("data_sha256", "");
+}
+
+// What must be as it was, or the run would not be the one that it goes on.
+void check_same_run(const Setup& now, const checkpoint::Checkpoint& then) {
+  const nlohmann::json a = now.config;
+  const nlohmann::json b = config_in(then);
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(fmt::format("--resume {}: {}", now.config.resume, why));
+  };
+  for (const char* key :
+       {"model",        "classes",    "image_size",     "vocabulary",     "embedding",       "hidden",
+        "unroll",       "sampled",    "strategy",       "workers",        "batch",           "global_batch",
+        "optimizer",    "lr",         "momentum",       "beta1",          "beta2",           "alpha",
+        "trust",        "epsilon",    "weight_decay",   "scale_lr",       "warmup_steps",    "schedule",
+        "step_size",    "gamma",      "min_lr",         "schedule_steps", "label_smoothing", "accumulate",
+        "clip_norm",    "precision",  "seed",           "servers",        "server_role",     "backup_workers",
+        "staleness",    "damp_stale", "pace_ms",        "sync_every",     "moving_rate",     "partitions",
+        "bucket_bytes", "algorithm",  "transport",      "memory_format",  "threads",         "crop",
+        "flip",         "cutout",     "sync_batchnorm", "no_sparse",      "no_overlap"}) {
+    if (a[key] != b[key]) {
+      refuse(fmt::format("that run has {} {}, this one {}", key, b[key].dump(), a[key].dump()));
+    }
+  }
+  // A name says little of what lies under it. Checkpoints of 0.1.0 have nothing else.
+  const auto digest = digest_in(then);
+  if (digest.empty() && a["data"] != b["data"]) {
+    refuse(fmt::format("that run has data {}, this one {}", b["data"].dump(), a["data"].dump()));
+  }
+  if (!digest.empty() && digest != now.data_sha256) {
+    refuse(fmt::format("that run's data {} is not what is here as {}: its SHA-256 was {}, now it is {}",
+                       b["data"].dump(), a["data"].dump(), digest, now.data_sha256));
+  }
+}
+
+void go_on_from(const checkpoint::Checkpoint& checkpoint, Setup& setup) {
+  setup.checkpoint = checkpoint.path.string();
+  setup.first_step = checkpoint.step.value();
+  if (checkpoint.meta.contains("routes")) checkpoint.meta["routes"].get_to(setup.routes);
+}
+
+// Whether the run in the folder has ended as this one would: at its last step, or when its target was
+// reached.
+bool has_concluded(const Setup& setup, std::optional<std::int64_t> last_saved) {
+  const auto path = fs::path(setup.config.out) / "summary.json";
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return false;
+  const auto s = nlohmann::json::parse(read_file(path), nullptr, false);
+  if (!s.is_object() || !s.contains("config")) return false;
+  const auto steps = s.value("steps", std::int64_t{0});
+  if (last_saved && *last_saved != steps) return false;
+  return steps >= setup.total_steps ||
+         (s.value("reached", false) && s["config"].value("until", "") == setup.config.until);
+}
+
+}  // namespace
+
+fs::path run_folder_of(const fs::path& run_or_step) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(run_or_step / "manifest.json", ignored)) return run_or_step;
+  const fs::path step = fs::weakly_canonical(run_or_step);
+  const fs::path checkpoints = step.parent_path();
+  // As the user wrote it, where that is possible: it is what we print.
+  if (checkpoints.filename() != "checkpoints") return {};
+  const fs::path written = run_or_step.has_filename() ? run_or_step : run_or_step.parent_path();
+  const fs::path run = written.parent_path().parent_path();
+  return !run.empty() && fs::weakly_canonical(run) == checkpoints.parent_path() ? run
+                                                                                : checkpoints.parent_path();
+}
+
+std::optional<Origin> find_origin(const fs::path& run_or_step) {
+  std::error_code ignored;
+  if (fs::is_regular_file(run_or_step / "manifest.json", ignored)) {
+    return Origin{checkpoint::load(run_or_step), {}};
+  }
+  auto finished = checkpoint::list(run_or_step);
+  std::vector<std::string> notes;
+  for (const auto& step : std::views::reverse(finished)) {
+    try {
+      Origin origin{checkpoint::load(step.path), {}};
+      for (const auto& damage : notes) {
+        origin.notes.push_back(
+            fmt::format("damaged: {}; going on from step {} before it", damage, step.step));
+      }
+      return origin;
+    } catch (const DataError& e) {
+      notes.emplace_back(e.what());
+    }
+  }
+  if (notes.empty()) return std::nullopt;
+  throw DataError(
+      fmt::format("{}: no checkpoint there is whole; the newest: {}", run_or_step.string(), notes.front()));
+}
+
+config::TrainConfig config_of_run(const std::string& run_or_step) {
+  const auto origin = find_origin(run_or_step);
+  if (!origin) throw DataError(fmt::format("--resume {}: no finished checkpoint there", run_or_step));
+  return config_in(origin->checkpoint);
+}
+
+void prepare_resume(const RunPlan& plan, Prepared& prepared) {
+  Setup& setup = prepared.setup;
+  const auto& config = setup.config;
+  const bool automatic = config.resume == kAuto;
+  auto origin = find_origin(automatic ? config.out : config.resume);
+  if (!origin && !automatic) {
+    throw DataError(fmt::format("--resume {}: no finished checkpoint there", config.resume));
+  }
+  if (!origin) {
+    prepared.complete = has_concluded(setup, std::nullopt);
+    if (!prepared.complete && fs::exists(fs::path(config.out) / "summary.json")) {
+      throw ConfigError(
+          fmt::format("--resume auto: the run in {} has ended and left no checkpoint to go on from; "
+                      "--overwrite removes it and begins anew",
+                      config.out));
+    }
+    return;
+  }
+  check_same_run(setup, origin->checkpoint);
+  go_on_from(origin->checkpoint, setup);
+  prepared.notes = std::move(origin->notes);
+  prepared.complete = automatic && has_concluded(setup, setup.first_step);
+  const bool only_ends = automatic && setup.first_step == plan.total_steps;
+  if (setup.first_step >= plan.total_steps && !only_ends) {
+    throw ConfigError(fmt::format("--resume {}: step {} of {} is done; ask for more with --steps or --epochs",
+                                  config.resume, setup.first_step, plan.total_steps));
+  }
+}
+
+std::vector<std::string> go_on_from_newest(Setup& setup) {
+  auto origin = find_origin(setup.config.out);
+  if (!origin || origin->checkpoint.step <= setup.first_step) return {};
+  go_on_from(origin->checkpoint, setup);
+  return std::move(origin->notes);
+}
+
+}  // namespace tutti::train
