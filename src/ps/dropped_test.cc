@@ -101,6 +101,44 @@ TEST(DroppedOverSockets, PushThatIsCutOffByDeathIsNotApplied) {
   EXPECT_EQ(cut.replicas[0], cut.replicas[1]);
 }
 
+// One pushes a gradient, one pushes nothing, one dies instead of pushing: the version is made of the first
+// alone.
+TEST_P(Dropped, RoundThatADeathClosesLeavesVoidPushesOut) {
+  const auto o = options_for({});
+  std::barrier started(3);
+  std::vector<float> expected;
+  std::vector<std::vector<float>> ended(2);
+  auto transports = net::unpinned_options(4, kPatience);
+  transports.survives_peers = true;
+  net::run_as_threads(GetParam(), 4, transports, [&](net::Transport& t) {
+    const int rank = to_int(t.rank());
+    if (rank == 3) return void(serve(t, o));
+    Buckets buckets(t);
+    Client client(t, o, kContents, buckets.views);
+    if (rank == 0) client.start(0, {});
+    started.arrive_and_wait();
+    if (rank == 2) return;
+    client.pull();
+    buckets.set_gradients(rank, 1);
+    if (rank == 0) {
+      for (const auto& v : buckets.views) {
+        for (std::size_t i = 0; i < v.parameters.size(); ++i)
+          expected.push_back(v.parameters[i] - 0.1F * v.gradients[i]);
+      }
+    }
+    for (std::size_t b = 0; b < kBuckets.size(); ++b) {
+      client.push(b, 0.1, Answering::whole, rank == 0 ? Bringing::gradient : Bringing::nothing);
+    }
+    for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
+    ended[static_cast<std::size_t>(rank)] = buckets.flat();
+    client.leave();
+    client.say_goodbye();
+  });
+  EXPECT_EQ(ended[0], ended[1]);
+  ASSERT_EQ(ended[0].size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(ended[0][i], expected[i], 1e-6) << i;
+}
+
 TEST_P(Dropped, DeathEndsTheServerWhereEveryWorkerIsNeeded) {
   auto o = options_for({});
   o.survives_workers = false;

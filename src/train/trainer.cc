@@ -420,7 +420,7 @@ class Trainer {
   void evaluate_now(std::int64_t done, collectives::Communicator* all) {
     if (rows() != nullptr && done < last_step_) rows()->fetch_all();
     evaluation_ = evaluate(*model_, info_.measures, channels_last_, *test_, all,
-                           [this](std::size_t batch, std::size_t batches) {
+                           [this, done](std::size_t batch, std::size_t batches) {
                              say(fmt::format("evaluating, batch {} of {}", batch, batches));
                              save_if_told_to_stop(done);
                            });
