@@ -448,7 +448,7 @@ int processes_of(const JobSpec& spec) {
 }
 
 Outcome run(const JobSpec& spec, const Listener& listener) {
-  const auto outcome = Job(spec, listener).run();
+  auto outcome = Job(spec, listener).run();
   // The end of a signal set brings the default back, which would end us between two tries of a run.
   if (spec.saves_when_asked) ::signal(SIGUSR1, SIG_IGN);
   return outcome;

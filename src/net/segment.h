@@ -36,7 +36,7 @@ struct alignas(64) Seat {
     std::atomic<std::uint64_t> place{0};
   } works[2];
 };
-static_assert(sizeof(Seat) == 3 * 64);
+static_assert(sizeof(Seat) == 192);
 
 struct Channel {
   static constexpr std::size_t kCapacity = 256 << 10;

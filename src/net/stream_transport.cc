@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/process.h"
@@ -57,8 +58,8 @@ TransportOptions unpinned_options(int world, Clock::duration timeout) {
           .board = std::make_shared<const StatusBoard>(StatusBoard::create(world))};
 }
 
-StreamTransport::StreamTransport(Rank rank, int world, const TransportOptions& options)
-    : rank_(rank), world_(world), options_(options), sent_(world), received_(world) {
+StreamTransport::StreamTransport(Rank rank, int world, TransportOptions options)
+    : rank_(rank), world_(world), options_(std::move(options)), sent_(world), received_(world) {
   if (!options_.board) options_.board = std::make_shared<const StatusBoard>(StatusBoard::create(world));
   TUTTI_CHECK(world >= 1 && to_int(rank) >= 0 && to_int(rank) < world, "rank {} of {}", to_int(rank), world);
 }

@@ -50,7 +50,7 @@ TransportOptions unpinned_options(int world, Clock::duration timeout);
 
 class StreamTransport : public Transport {
  public:
-  StreamTransport(Rank rank, int world, const TransportOptions& options);
+  StreamTransport(Rank rank, int world, TransportOptions options);
   ~StreamTransport() override { board().leave(rank_); }
   StreamTransport(const StreamTransport&) = delete;
   StreamTransport& operator=(const StreamTransport&) = delete;
