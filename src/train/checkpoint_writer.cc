@@ -38,15 +38,17 @@ void CheckpointWriter::wait(std::unique_lock<std::mutex>& lock, const Done& done
   }
 }
 
-void CheckpointWriter::post(std::int64_t step, Write write, bool needed) {
+void CheckpointWriter::post(std::int64_t step, std::size_t bytes, Write write, bool needed) {
   {
     std::unique_lock lock(mutex_);
-    if (!queue_.empty() && !queue_.back().needed) {
+    std::size_t behind = bytes;
+    for (const Job& job : queue_) behind += job.bytes;
+    if (behind > kMostBehind && !queue_.empty() && !queue_.back().needed) {
       results_.push_back({.step = queue_.back().step, .path = {}, .failure = nullptr});
       queue_.pop_back();
     }
     if (needed) wait(lock, [this] { return queue_.size() < 2; });
-    queue_.push_back({step, std::move(write), needed});
+    queue_.push_back({step, bytes, std::move(write), needed});
   }
   changed_.notify_all();
 }

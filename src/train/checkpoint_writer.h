@@ -36,10 +36,11 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  // A checkpoint that has not begun when a newer one comes is left out: a disk that is too slow for the
-  // rhythm of saving costs checkpoints, not memory or time. With `needed` it is not; the call then waits
-  // until fewer than two are behind.
-  void post(std::int64_t step, Write write, bool needed = false);
+  // Hands over a checkpoint of `bytes` bytes. Where more than kMostBehind would wait for the disk, the newest
+  // that waits gives way: a disk that is too slow for the rhythm of saving costs checkpoints, not memory or
+  // time. One that is `needed` does not; the call then waits until fewer than two are behind.
+  static constexpr std::size_t kMostBehind = std::size_t{256} << 20;
+  void post(std::int64_t step, std::size_t bytes, Write write, bool needed = false);
 
   // What has ended since the last call. Never blocks.
   std::vector<Result> take_results();
@@ -50,6 +51,7 @@ class CheckpointWriter {
  private:
   struct Job {
     std::int64_t step = 0;
+    std::size_t bytes = 0;
     Write write;
     bool needed = false;
   };

@@ -29,7 +29,7 @@ CheckpointWriter::Write plain(const char* path) {
 TEST(CheckpointWriter, WritesWhileTheCallerGoesOn) {
   CheckpointWriter writer;
   Held slow;
-  writer.post(5, slow.write());
+  writer.post(5, 1, slow.write());
   slow.begun.get_future().wait();  // the caller is here, and the write is not over
   EXPECT_TRUE(writer.take_results().empty());
   slow.go.set_value();
@@ -41,13 +41,25 @@ TEST(CheckpointWriter, WritesWhileTheCallerGoesOn) {
   EXPECT_TRUE(writer.take_results().empty());
 }
 
-TEST(CheckpointWriter, NewerCheckpointTakesThePlaceOfOneThatHasNotBegun) {
+TEST(CheckpointWriter, SmallCheckpointsWaitForTheDiskAndAreAllWritten) {
   CheckpointWriter writer;
   Held slow;
-  writer.post(1, slow.write());
+  writer.post(1, 1, slow.write());
   slow.begun.get_future().wait();
-  writer.post(2, plain("second"));
-  writer.post(3, plain("third"));
+  for (int step = 2; step <= 9; ++step) writer.post(step, 1000, plain("x"));
+  slow.go.set_value();
+  writer.finish();
+  for (const auto& r : writer.take_results()) EXPECT_FALSE(r.path.empty()) << r.step;
+}
+
+TEST(CheckpointWriter, LargeCheckpointTakesThePlaceOfOneThatHasNotBegun) {
+  constexpr std::size_t kLarge = CheckpointWriter::kMostBehind / 2 + 1;
+  CheckpointWriter writer;
+  Held slow;
+  writer.post(1, 1, slow.write());
+  slow.begun.get_future().wait();
+  writer.post(2, kLarge, plain("second"));
+  writer.post(3, kLarge, plain("third"));
   slow.go.set_value();
   writer.finish();
   std::vector<std::int64_t> written;
@@ -59,7 +71,7 @@ TEST(CheckpointWriter, NewerCheckpointTakesThePlaceOfOneThatHasNotBegun) {
 
 TEST(CheckpointWriter, NeededCheckpointsAreAllWritten) {
   CheckpointWriter writer;
-  for (int step = 1; step <= 10; ++step) writer.post(step, plain("x"), true);
+  for (int step = 1; step <= 10; ++step) writer.post(step, 1, plain("x"), true);
   writer.finish();
   EXPECT_EQ(writer.take_results().size(), 10U);
 }
@@ -67,8 +79,8 @@ TEST(CheckpointWriter, NeededCheckpointsAreAllWritten) {
 TEST(CheckpointWriter, FailureIsAResultAndTheNextIsWritten) {
   CheckpointWriter writer;
   writer.post(
-      1, [](const std::atomic<bool>&) -> std::filesystem::path { throw RunError("no space left"); }, true);
-  writer.post(2, plain("second"), true);
+      1, 1, [](const std::atomic<bool>&) -> std::filesystem::path { throw RunError("no space left"); }, true);
+  writer.post(2, 1, plain("second"), true);
   writer.finish();
   const auto results = writer.take_results();
   ASSERT_EQ(results.size(), 2U);
@@ -82,7 +94,7 @@ TEST(CheckpointWriter, EndTellsAWriteThatWaitsForOthers) {
   bool told = false;
   {
     CheckpointWriter writer;
-    writer.post(1, [&](const std::atomic<bool>& stopped) {
+    writer.post(1, 1, [&](const std::atomic<bool>& stopped) {
       begun.set_value();
       while (!stopped) std::this_thread::yield();
       told = true;

@@ -11,6 +11,12 @@ namespace {
 // How often somebody who waits for others' parts looks for them.
 constexpr auto kGlance = std::chrono::milliseconds(5);
 
+std::size_t bytes_of(const Snapshot& snapshot) {
+  std::size_t bytes = 0;
+  for (const auto& view : snapshot.views()) bytes += view.bytes.size();
+  return bytes;
+}
+
 std::string text_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -43,7 +49,7 @@ void Saving::save(Replica& replica, const Buffers& buffers, std::int64_t step, D
     const auto optimizer = std::make_shared<const Snapshot>(std::move(state));
     copied_ms_.push_back(milliseconds(Clock::now() - begin));
     writer_.post(
-        step,
+        step, bytes_of(*model) + bytes_of(*optimizer),
         [this, step, model, optimizer, meta = std::move(meta), parts](const std::atomic<bool>& stopped) {
           return put_together(step, *model, *optimizer, meta, parts, stopped);
         },
@@ -53,7 +59,7 @@ void Saving::save(Replica& replica, const Buffers& buffers, std::int64_t step, D
     const auto own =
         std::make_shared<const Snapshot>(snapshot_replica(buckets, tables, buffers, updater, differs));
     writer_.post(
-        step,
+        step, bytes_of(*own),
         [this, step, own](const std::atomic<bool>&) {
           try {
             check_finite(*own, step);
