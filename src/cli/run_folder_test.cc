@@ -87,7 +87,7 @@ TEST_F(RunFolderOfProgram, ASecondRunIsRefusedAndTheFirstIsUnharmed) {
   const Ended e = first.wait();
   EXPECT_EQ(e.code, 0) << e.error;
   EXPECT_EQ(steps_in_metrics(), one_to(300));
-  EXPECT_EQ(checkpoint::latest(out())->step, 300);
+  EXPECT_EQ(checkpoint::list(out()).size(), 6U);
 }
 
 TEST_F(RunFolderOfProgram, TheSameCommandAgainIsRefusedAndLosesNothing) {
@@ -153,9 +153,6 @@ TEST_F(RunFolderOfProgram, KilledBeforeItsFirstCheckpointItBeginsAnew) {
 TEST_F(RunFolderOfProgram, ADamagedCheckpointIsSaidAndTheOneBeforeItTaken) {
   ASSERT_EQ(run(with({})).code, 0);
   const auto undisturbed = summary()["parameters_sha256"];
-  const auto saved = checkpoint::list(out());
-  ASSERT_GE(saved.size(), 2U);
-  const auto before = std::to_string(saved[saved.size() - 2].step);  // a slow disk may have left some out
   const auto file = checkpoint::step_folder(out(), 40) / "optimizer.safetensors";
   std::string bytes = read_file(file);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
@@ -163,7 +160,7 @@ TEST_F(RunFolderOfProgram, ADamagedCheckpointIsSaidAndTheOneBeforeItTaken) {
   const Ended e = run({"train", "--resume", out().string()});
   ASSERT_EQ(e.code, 0) << e.error;
   EXPECT_NE(e.out.find("step-40/optimizer.safetensors"), std::string::npos) << e.out;
-  EXPECT_NE(e.out.find("going on from step " + before), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("going on from step 35"), std::string::npos) << e.out;
   EXPECT_EQ(summary()["parameters_sha256"], undisturbed);
   EXPECT_TRUE(fs::exists(out() / "checkpoints" / "step-40.superseded"));
   EXPECT_NE(read_file(out() / "metrics.jsonl").find("step-40.superseded"), std::string::npos);
