@@ -47,12 +47,17 @@ Ruling Ledger::on_push(const Push& push) {
   return ruling;
 }
 
-Ruling Ledger::on_leave(int worker) {
+// Nobody waits for it any more, and what it has given counts no more.
+void Ledger::forget(int worker) {
   Worker& w = workers_.at(static_cast<std::size_t>(worker));
-  Ruling ruling;
   w.gone = true;
   w.waiting = false;
   w.contributes = false;
+}
+
+Ruling Ledger::on_leave(int worker) {
+  Ruling ruling;
+  forget(worker);
   if (policy_.consistency == Consistency::sync) {
     closed_ = true;
     for (Worker& other : workers_) other.contributes = false;
@@ -62,11 +67,8 @@ Ruling Ledger::on_leave(int worker) {
 }
 
 Ruling Ledger::on_drop(int worker) {
-  Worker& w = workers_.at(static_cast<std::size_t>(worker));
   Ruling ruling;
-  w.gone = true;
-  w.waiting = false;
-  w.contributes = false;
+  forget(worker);
   if (policy_.consistency == Consistency::sync) {
     close_round(ruling);
   } else {

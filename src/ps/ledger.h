@@ -78,6 +78,7 @@ class Ledger {
     bool gone = false;
   };
 
+  void forget(int worker);
   std::int64_t gradients_a_version() const;
   void close_round(Ruling& ruling);
   void answer_eligible(Ruling& ruling);
