@@ -25,13 +25,6 @@ std::vector<int> allowed_cores() {
   return cores;
 }
 
-void pin_to_cores(const std::vector<int>& cores) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int core : cores) CPU_SET(core, &set);
-  if (::sched_setaffinity(0, sizeof set, &set) != 0) throw_errno("sched_setaffinity");
-}
-
 void name_thread(const std::string& name) {
   ::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
 }

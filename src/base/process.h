@@ -10,9 +10,6 @@ namespace tutti {
 // The cores this process may run on.
 std::vector<int> allowed_cores();
 
-// Keeps the calling thread, and what it starts later, on these cores. Throws RunError.
-void pin_to_cores(const std::vector<int>& cores);
-
 // Names the calling thread for debuggers and `top -H`; at most 15 characters count.
 void name_thread(const std::string& name);
 

@@ -8,6 +8,9 @@ namespace tutti::train {
 namespace {
 
 constexpr auto kGlance = std::chrono::milliseconds(100);
+// How long the thread that writes sleeps before it looks for work. Nobody wakes it for a checkpoint: where it
+// shares its core with the training it would take that core at once, and hold up the step by more than a copy.
+constexpr auto kNap = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -39,18 +42,15 @@ void CheckpointWriter::wait(std::unique_lock<std::mutex>& lock, const Done& done
 }
 
 void CheckpointWriter::post(std::int64_t step, std::size_t bytes, Write write, bool needed) {
-  {
-    std::unique_lock lock(mutex_);
-    std::size_t behind = bytes;
-    for (const Job& job : queue_) behind += job.bytes;
-    if (behind > kMostBehind && !queue_.empty() && !queue_.back().needed) {
-      results_.push_back({.step = queue_.back().step, .path = {}, .failure = nullptr});
-      queue_.pop_back();
-    }
-    if (needed) wait(lock, [this] { return queue_.size() < 2; });
-    queue_.push_back({step, bytes, std::move(write), needed});
+  std::unique_lock lock(mutex_);
+  std::size_t behind = bytes;
+  for (const Job& job : queue_) behind += job.bytes;
+  if (behind > kMostBehind && !queue_.empty() && !queue_.back().needed) {
+    results_.push_back({.step = queue_.back().step, .path = {}, .failure = nullptr});
+    queue_.pop_back();
   }
-  changed_.notify_all();
+  if (needed) wait(lock, [this] { return queue_.size() < 2; });
+  queue_.push_back({step, bytes, std::move(write), needed});
 }
 
 std::vector<CheckpointWriter::Result> CheckpointWriter::take_results() {
@@ -60,6 +60,7 @@ std::vector<CheckpointWriter::Result> CheckpointWriter::take_results() {
 
 void CheckpointWriter::finish() {
   std::unique_lock lock(mutex_);
+  changed_.notify_all();  // what waits need not wait for the end of a nap
   wait(lock, [this] { return queue_.empty() && !writing_; });
 }
 
@@ -68,7 +69,7 @@ void CheckpointWriter::work() {
   yield_to_others();  // a worker may have but one core, which its steps need first
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopped_ || !queue_.empty(); });
+    while (!stopped_ && queue_.empty()) changed_.wait_for(lock, kNap);
     if (stopped_) return;
     const Job job = std::move(queue_.front());
     queue_.pop_front();
