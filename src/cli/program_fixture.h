@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -39,11 +40,13 @@ class Running {
     ::dup2(out, STDOUT_FILENO);
     ::dup2(error, STDERR_FILENO);
     ::setenv("TUTTI_DATA", (folder / "data").c_str(), 1);
-    std::vector<char*> argv{const_cast<char*>(TUTTI_PROGRAM)};
+    std::vector<char*> argv{const_cast<char*>(program())};
     for (const auto& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
     argv.push_back(nullptr);
+    // As in a terminal, wherever the tests run: a job in the background may ignore them from the start.
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
     if (before) before();
-    ::execv(TUTTI_PROGRAM, argv.data());
+    ::execv(program(), argv.data());
     ::_exit(126);
   }
 
@@ -54,6 +57,12 @@ class Running {
   }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
+
+  // The one that was built, or another one that script/mutate has made.
+  static const char* program() {
+    const char* other = std::getenv("TEST_PROGRAM");
+    return other != nullptr ? other : TUTTI_PROGRAM;
+  }
 
   pid_t pid() const { return pid_; }
 

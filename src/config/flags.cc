@@ -111,6 +111,8 @@ void add_strategy_flags(CLI::App& app, TrainConfig& c) {
              "divide the learning rate by a gradient's staleness (ps-async, ps-ssp)");
   add_switch(app, "local-aggregation", c.local_aggregation, "of ps-sync: one push for all workers of a host");
   add_switch(app, "no-sparse", c.no_sparse, "of ps-* and hybrid: embedding tables travel whole, not by rows");
+  add_switch(app, "measure-links", c.measure_links,
+             "of hybrid: time the links to decide which way each table goes; two runs may then differ");
   add_switch(app, "no-overlap", c.no_overlap,
              "dense gradients leave after the backward pass instead of during it");
   add(app, "partitions", c.partitions,

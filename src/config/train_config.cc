@@ -20,8 +20,8 @@ namespace tutti::config {
   X(global_batch) X(optimizer) X(lr) X(momentum) X(beta1) X(beta2) X(alpha) X(trust) X(epsilon)           \
   X(weight_decay) X(scale_lr) X(warmup_steps) X(schedule) X(step_size) X(gamma) X(min_lr)                 \
   X(schedule_steps) X(label_smoothing) X(clip_norm) X(on_nonfinite) X(seed) X(servers) X(colocate) X(server_role)         \
-  X(backup_workers) X(staleness) X(damp_stale) X(local_aggregation) X(no_sparse) X(no_overlap)            \
-  X(partitions) X(sync_every) X(moving_rate) X(pace_ms) X(device_tflops) X(slow) X(emulate)               \
+  X(backup_workers) X(staleness) X(damp_stale) X(local_aggregation) X(no_sparse) X(measure_links)         \
+  X(no_overlap) X(partitions) X(sync_every) X(moving_rate) X(pace_ms) X(device_tflops) X(slow) X(emulate)               \
   X(sync_batchnorm) X(device) X(precision) X(transport) X(algorithm) X(memory_format)                     \
   X(bucket_bytes) X(threads) X(timeout_s) X(heartbeat_timeout_s) X(no_evaluate) X(evaluate_every)         \
   X(until) X(trace) X(tensorboard) X(checkpoint_every) X(no_checkpoint) X(out) X(resume)                  \

@@ -61,6 +61,7 @@ struct TrainConfig {
   bool damp_stale = false;  // ps-async, ps-ssp
   bool local_aggregation = false;
   bool no_sparse = false;       // embedding tables travel whole
+  bool measure_links = false;   // hybrid: routes by what links do here and now, not by what they usually do
   bool no_overlap = false;      // gradients leave after backward
   std::string partitions;       // of embedding tables: a number or auto; empty: one a server
   std::int64_t sync_every = 8;  // easgd, local-sgd

@@ -51,7 +51,12 @@ void from_json(const nlohmann::json& json, Route& route);
 // As people read them: a line each, the largest first.
 std::vector<std::string> table_of(std::vector<Route> routes);
 
-// Times the workers' link with a few small and large messages. All workers call it; all get the same figures.
+// What links usually do: the same settings give the same routes, and so the same bits, on a busy day, too.
+enum class Link { shared_memory, network };
+ClusterFacts usual_cluster(int workers, int servers, Link link);
+
+// Times the workers' link with a few small and large messages. All workers call it; all get the same figures,
+// but other ones the next time.
 ClusterFacts measure_cluster(collectives::Communicator& workers, int servers);
 
 }  // namespace tutti::exchange

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <map>
 #include <thread>
 
@@ -33,7 +34,8 @@ Listener listen_to(Seen& seen, const std::function<void(pid_t)>& on_pid = {}) {
 JobSpec job(const std::string& transport, int workers, nlohmann::json payload,
             Clock::duration timeout = std::chrono::seconds(60)) {
   JobSpec spec;
-  spec.program = TUTTI_TEST_WORKER;
+  const char* other = std::getenv("TEST_WORKER");  // script/mutate has made it
+  spec.program = other != nullptr ? other : TUTTI_TEST_WORKER;
   spec.workers = workers;
   spec.task = "test";
   spec.payload = std::move(payload);
@@ -123,13 +125,38 @@ TEST_P(Launcher, RankThatLivesButDoesNotGetOnIsNamedWithItsWords) {
   expect_all_gone(seen);
 }
 
+// What happens at a signal while one of these lives; a job in the background may ignore some from the start.
+class Disposition {
+ public:
+  Disposition(int signal, sighandler_t handler) : signal_(signal), before_(::signal(signal, handler)) {}
+  ~Disposition() { ::signal(signal_, before_); }
+  Disposition(const Disposition&) = delete;
+  Disposition& operator=(const Disposition&) = delete;
+
+ private:
+  const int signal_;
+  const sighandler_t before_;
+};
+
 TEST_P(Launcher, InterruptStopsEveryone) {
+  const Disposition usual(SIGINT, SIG_DFL);
   Seen seen;
   const Outcome o = run(job(GetParam(), 3, {{"mode", "forever"}}), listen_to(seen, [&](pid_t) {
                           if (seen.pids.size() == 3) ::kill(::getpid(), SIGINT);
                         }));
   EXPECT_EQ(o.exit_code, 130);
   EXPECT_EQ(o.interrupted_by, SIGINT);
+  expect_all_gone(seen);
+}
+
+TEST_P(Launcher, SignalThatIsIgnoredFromTheStartStaysIgnored) {
+  const Disposition in_the_background(SIGINT, SIG_IGN);
+  const Disposition usual(SIGTERM, SIG_DFL);
+  Seen seen;
+  const Outcome o = run(job(GetParam(), 2, {{"mode", "forever"}}), listen_to(seen, [&](pid_t) {
+                          ::kill(::getpid(), seen.pids.size() == 1 ? SIGINT : SIGTERM);
+                        }));
+  EXPECT_EQ(o.interrupted_by, SIGTERM);
   expect_all_gone(seen);
 }
 
@@ -154,6 +181,7 @@ TEST_P(Launcher, OnlyRankThatIsStoppedEndsTheJobToo) {
 
 // The children of workers that have ended come to us, so that we can tell how each of them ended.
 TEST_P(Launcher, WhatAWorkerStartedEndsWithItAndHoldsUpNobody) {
+  const Disposition usual(SIGTERM, SIG_DFL);
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   for (const auto& payload : {nlohmann::json{{"mode", "child"}},                      // the worker ends well,
                               nlohmann::json{{"mode", "child"}, {"code", 7}},         // or badly,

@@ -22,16 +22,31 @@ std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& /*operator*/
 
 }  // namespace
 
-OperatorProgress::OperatorProgress(const net::StatusBoard& board, Rank self) {
+OperatorProgress::OperatorProgress(const net::StatusBoard& board, Rank self, Clock::duration timeout)
+    : timeout_(timeout) {
   TUTTI_CHECK(owner.board == nullptr, "two ranks compute on one thread");
   owner = {&board, self};
+  listen();
+}
+
+OperatorProgress::~OperatorProgress() {
+  stop_listening();
+  owner = {};
+}
+
+void OperatorProgress::listen() {
+  if (callback_) return;
   callback_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&note).scopes(
       {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
 }
 
-OperatorProgress::~OperatorProgress() {
-  at::removeCallback(callback_);
-  owner = {};
+void OperatorProgress::stop_listening() {
+  if (callback_) at::removeCallback(*callback_);
+  callback_.reset();
+}
+
+void OperatorProgress::after_pass(Clock::duration took) {
+  took * kOftenEnough < timeout_ ? stop_listening() : listen();
 }
 
 }  // namespace tutti::train

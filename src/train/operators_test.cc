@@ -8,10 +8,12 @@
 namespace tutti::train {
 namespace {
 
+constexpr auto kTimeout = std::chrono::seconds(2);
+
 TEST(OperatorProgress, ForwardAndBackwardGetOnOperatorByOperator) {
   const auto board = net::StatusBoard::create(2);
   const auto weight = torch::ones({4, 4}, torch::requires_grad());
-  const OperatorProgress progress(board, Rank{1});
+  const OperatorProgress progress(board, Rank{1}, kTimeout);
   auto before = board.progress(Rank{1});
   const auto loss = torch::mm(weight, weight).sum();
   EXPECT_GE(board.progress(Rank{1}), before + 2);
@@ -21,12 +23,35 @@ TEST(OperatorProgress, ForwardAndBackwardGetOnOperatorByOperator) {
   EXPECT_EQ(board.progress(Rank{0}), 0U);
 }
 
+TEST(OperatorProgress, OperatorsAreNotedWherePassesAreLongOrOfUnknownLength) {
+  const auto board = net::StatusBoard::create(1);
+  OperatorProgress progress(board, Rank{0}, kTimeout);
+  const auto notes = [&] {
+    const auto before = board.progress(Rank{0});
+    torch::ones({4}).sum();
+    return board.progress(Rank{0}) > before;
+  };
+  using std::chrono::milliseconds;
+  EXPECT_TRUE(notes());
+  progress.after_pass(milliseconds(100));
+  EXPECT_TRUE(notes());
+  progress.after_pass(milliseconds(99));
+  EXPECT_FALSE(notes());
+  progress.after_pass(milliseconds(99));
+  EXPECT_FALSE(notes());
+  progress.after_pass(milliseconds(100));
+  EXPECT_TRUE(notes());
+  progress.after_pass(milliseconds(1));
+  progress.listen();
+  EXPECT_TRUE(notes());
+}
+
 TEST(OperatorProgress, EachThreadGetsOnForItsOwnRankUntilItsEnd) {
   const auto board = net::StatusBoard::create(2);
-  const OperatorProgress mine(board, Rank{0});
+  const OperatorProgress mine(board, Rank{0}, kTimeout);
   std::thread([&] {
     {
-      const OperatorProgress other(board, Rank{1});
+      const OperatorProgress other(board, Rank{1}, kTimeout);
       torch::ones({4}).sum();
     }
     const auto end = board.progress(Rank{1});

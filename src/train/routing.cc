@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "config/emulation.h"
 
 namespace tutti::train {
 
@@ -22,7 +23,7 @@ void Routing::decide(const std::function<std::vector<torch::Tensor>()>& rows_rea
     by_rows_ = embeddings_;
     return;
   }
-  cluster_ = exchange::measure_cluster(around_.workers, around_.servers);
+  cluster_ = cluster();
   if (!kept.empty()) return take(kept);
   const auto densities = embeddings_.empty() ? std::vector<double>() : densities_of(rows_read());
   std::vector<exchange::Route> routes;
@@ -64,6 +65,17 @@ std::vector<double> Routing::mean_over_workers(std::vector<double> values) const
   around_.workers.all_reduce({values.data(), values.size(), DType::f64}, collectives::ReduceOp::average,
                              "densities");
   return values;
+}
+
+exchange::ClusterFacts Routing::cluster() const {
+  const config::TrainConfig& c = around_.config;
+  if (c.measure_links) return exchange::measure_cluster(around_.workers, c.servers);
+  const auto link = c.transport == "tcp" ? exchange::Link::network : exchange::Link::shared_memory;
+  auto usual = exchange::usual_cluster(around_.workers.world(), c.servers, link);
+  if (const auto emulation = config::parse_emulation(c.emulate)) {
+    usual.bytes_per_second = static_cast<double>(emulation->bits_per_second) / 8;
+  }
+  return usual;
 }
 
 exchange::Route Routing::route(const std::string& name, double density) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/communicator.h"
+#include "config/train_config.h"
 #include "exchange/router.h"
 #include "exchange/strategy.h"
 #include "grad/tables.h"
@@ -22,14 +23,14 @@ class Routing {
     const exchange::Strategy& strategy;
     const exchange::Tuning& tuning;
     collectives::Communicator& workers;
-    int servers = 0;
+    const config::TrainConfig& config;
     std::function<void(std::string)> say;  // what a user should know, a line at a time
   };
   // All of it outlives the routing.
   explicit Routing(Surroundings around);
 
-  // From what the first batch reads of each embedding. A resumed run keeps its routes: another measurement
-  // must not make it another run.
+  // From what the first batch reads of each embedding. A resumed run keeps its routes, whatever it would
+  // decide today.
   void decide(const std::function<std::vector<torch::Tensor>()>& rows_read,
               const std::vector<exchange::Route>& kept);
   // At the end of an epoch, from the fraction of each table's rows that a step of this worker has touched:
@@ -44,6 +45,7 @@ class Routing {
  private:
   std::vector<double> densities_of(const std::vector<torch::Tensor>& read) const;
   std::vector<double> mean_over_workers(std::vector<double> values) const;
+  exchange::ClusterFacts cluster() const;
   exchange::Route route(const std::string& name, double density) const;
   void take(std::vector<exchange::Route> routes);
 

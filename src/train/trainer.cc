@@ -39,7 +39,7 @@ class Trainer {
         config_(setup.config),
         sink_(sink),
         operators_(setup.config.heartbeat_timeout_s > 0
-                       ? std::make_unique<OperatorProgress>(everyone.board(), everyone.rank())
+                       ? std::make_unique<OperatorProgress>(everyone.board(), everyone.rank(), timeout_of(config_))
                        : nullptr),
         info_(models::find_model(config_.model)),
         channels_last_(config_.memory_format == "channels-last"),
@@ -254,6 +254,7 @@ class Trainer {
     const auto begin = Clock::now();
     const double loss = forward_and_backward(batch);
     last_compute_ = Clock::now() - begin;
+    if (operators_) operators_->after_pass(Clock::now() - begin);
     return loss;
   }
 
@@ -419,9 +420,14 @@ class Trainer {
 
   void evaluate_now(std::int64_t done, collectives::Communicator* all) {
     if (rows() != nullptr && done < last_step_) rows()->fetch_all();
+    if (operators_) operators_->listen();
+    auto last_batch = Clock::now();
     evaluation_ = evaluate(*model_, info_.measures, channels_last_, *test_, all,
-                           [this, done](std::size_t batch, std::size_t batches) {
+                           [&](std::size_t batch, std::size_t batches) {
                              say(fmt::format("evaluating, batch {} of {}", batch, batches));
+                             const auto now = Clock::now();
+                             if (operators_ && batch > 1) operators_->after_pass(now - last_batch);
+                             last_batch = now;
                              save_if_told_to_stop(done);
                            });
     if (first()) save_drawings(*model_, config_.out, done);
@@ -548,7 +554,7 @@ class Trainer {
   const Buffers buffers_{*model_};
   Skips skips_{buffers_, together_ ? &all_ : nullptr,
                [this](std::string line) { emit(observe::Note{std::move(line)}); }};
-  Routing routing_{{*model_, strategy_, tuning_, all_, config_.servers,
+  Routing routing_{{*model_, strategy_, tuning_, all_, config_,
                     [this](std::string line) { emit(observe::Note{std::move(line)}); }}};
   std::optional<PartitionSearch> search_ =
       config_.partitions == "auto" ? std::optional(PartitionSearch(config_.servers)) : std::nullopt;

@@ -392,6 +392,21 @@ TEST_F(TrainerTest, TableThatTurnsDenseIsReroutedAtTheEndOfTheEpoch) {
   EXPECT_NEAR(rerouted["test_loss"].get<double>(), dense["test_loss"].get<double>(), 1e-5);
 }
 
+TEST_F(TrainerTest, RoutesFollowFromTheSettingsUnlessLinksAreMeasured) {
+  auto c = config("hybrid", 2);
+  c.model = "wide-deep";
+  c.data = "synthetic";
+  c.strategy = "hybrid";
+  c.steps = 2;
+  const auto first = train_here(c);
+  const auto second = train_here(c);
+  ASSERT_FALSE(first["routes"].empty());
+  EXPECT_EQ(first["routes"], second["routes"]) << "with the estimated times, to the last digit";
+  EXPECT_EQ(first["parameters_sha256"], second["parameters_sha256"]);
+  c.measure_links = true;
+  EXPECT_NE(train_here(c)["routes"], first["routes"]) << "what was measured is not what is usual";
+}
+
 TEST_F(TrainerTest, SynchronisedBatchNormNeedsWorkersThatKeepStep) {
   auto c = config("run", 2);
   c.model = "resnet50-cifar";
