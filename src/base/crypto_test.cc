@@ -31,5 +31,17 @@ TEST(Crypto, RandomBytesDiffer) {
   EXPECT_TRUE(equal_secret(a, a));
 }
 
+TEST(Crypto, SecretsAreEqualInEveryByteOrNotAtAll) {
+  Digest a{};
+  fill_random(a);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    Digest b = a;
+    b[i] ^= std::byte{1};
+    EXPECT_FALSE(equal_secret(a, b)) << i;
+  }
+  EXPECT_FALSE(equal_secret(a, std::span(a).first(8)));
+  EXPECT_FALSE(equal_secret(std::span(a).first(8), a));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -33,7 +33,7 @@ TEST_F(Program, ReplicasEndEqualUnderEveryStrategyWorldAndTransport) {
 
 TEST_F(Program, ResumeAfterAKillEndsWithTheSameBits) {
   const std::vector<std::string> flags = {
-      "--strategy", "allreduce",     "--workers",          "2", "--steps", "30", "--seed",
+      "--strategy", "allreduce",     "--workers",          "2", "--steps", "90", "--seed",
       "9",          "--no-evaluate", "--checkpoint-every", "2"};
   ASSERT_EQ(run(train(flags)).code, 0);
   const auto undisturbed = summary()["parameters_sha256"];
@@ -42,6 +42,7 @@ TEST_F(Program, ResumeAfterAKillEndsWithTheSameBits) {
   while (!checkpoint::latest(out())) std::this_thread::yield();  // bounded by the test's time limit
   ::kill(running.pid(), SIGKILL);
   running.wait();
+  ASSERT_LT(checkpoint::latest(out())->step, 90) << "it had ended before it was killed";
   const Ended e = run({"train", "--resume", out().string()});
   ASSERT_EQ(e.code, 0) << e.error;
   EXPECT_EQ(summary()["parameters_sha256"], undisturbed);

@@ -129,26 +129,44 @@ std::string setting_name(const ::testing::TestParamInfo<Setting>& info) {
 
 INSTANTIATE_TEST_SUITE_P(All, CommunicatorWays, ::testing::ValuesIn(settings()), setting_name);
 
+// What ranks 0 to 3 bring, and the mean of the first two and of all.
 template <typename T>
-void expect_average_of_equal_values(Communicator& all, DType type, T value) {
-  const auto bytes = all.allocate(100 * sizeof(T));
-  for (std::size_t i = 0; i < 100; ++i) std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
-  all.all_reduce({bytes.data(), 100, type}, ReduceOp::average);
-  for (std::size_t i = 0; i < 100; ++i) {
-    ASSERT_EQ(std::memcmp(bytes.data() + i * sizeof(T), &value, sizeof(T)), 0) << name_of(type) << " " << i;
-  }
+void expect_averages(Communicator& all, DType type, std::array<T, 4> inputs, T of_two, T of_four) {
+  constexpr std::size_t kCount = 101;
+  const T mean = all.world() == 2 ? of_two : of_four;
+  const auto bytes = all.allocate(kCount * sizeof(T));
+  const std::span<T> values(reinterpret_cast<T*>(bytes.data()), kCount);
+  const Buffer buffer{values.data(), kCount, type};
+  const auto refill = [&] {
+    std::ranges::fill(values, inputs[static_cast<std::size_t>(to_int(all.rank()))]);
+  };
+  const auto expect_mean = [&](Chunk part, const char* operation) {
+    for (const T value : values.subspan(part.first, part.count)) {
+      ASSERT_EQ(value, mean) << operation << " of " << name_of(type);
+    }
+  };
+  refill();
+  all.all_reduce(buffer, ReduceOp::average);
+  expect_mean({0, kCount}, "all-reduce");
+  refill();
+  all.reduce_scatter(buffer, ReduceOp::average);
+  expect_mean(equal_part(kCount, all.world(), to_int(all.rank())), "reduce-scatter");
+  refill();
+  all.reduce(buffer, ReduceOp::average, Rank{1});
+  if (all.rank() == Rank{1}) expect_mean({0, kCount}, "reduce");
 }
 
-TEST(Communicator, AverageOfEqualValuesIsTheValueInEveryType) {
+TEST(Communicator, AveragesAreTheMeansInEveryType) {
   for (const Way way : {Way::in_place, Way::sockets}) {
     for (const int world : {2, 4}) {
       run({way, std::nullopt}, world, [](Communicator& all) {
-        expect_average_of_equal_values<float>(all, DType::f32, 1.5F);
-        expect_average_of_equal_values<double>(all, DType::f64, -2.25);
-        expect_average_of_equal_values<std::int32_t>(all, DType::i32, 7);
-        expect_average_of_equal_values<std::int64_t>(all, DType::i64, -9);
-        expect_average_of_equal_values<std::uint16_t>(all, DType::bf16, 0x3fc0);  // 1.5
-        expect_average_of_equal_values<std::uint16_t>(all, DType::f16, 0x3e00);   // 1.5
+        expect_averages<float>(all, DType::f32, {1.5F, 4.5F, 7.5F, 10.5F}, 3, 6);
+        expect_averages<double>(all, DType::f64, {-2.25, -6.75, -11.25, -15.75}, -4.5, -9);
+        expect_averages<std::int32_t>(all, DType::i32, {7, 21, 35, 49}, 14, 28);
+        expect_averages<std::int64_t>(all, DType::i64, {-9, -27, -45, -63}, -18, -36);
+        // 1.5, 4.5, 7.5, 10.5; 3; 6
+        expect_averages<std::uint16_t>(all, DType::bf16, {0x3fc0, 0x4090, 0x40f0, 0x4128}, 0x4040, 0x40c0);
+        expect_averages<std::uint16_t>(all, DType::f16, {0x3e00, 0x4480, 0x4780, 0x4940}, 0x4200, 0x4600);
       });
     }
   }

@@ -12,6 +12,17 @@
 
 namespace tutti::data::fixture {
 
+// One part of a set, from as many images and labels as bytes say.
+inline void write_part(const std::filesystem::path& folder, const std::string& part,
+                       const std::string& pixels, const std::string& labels) {
+  const auto count = static_cast<std::uint32_t>(labels.size());
+  std::string header = big_endian(0x803);
+  for (const std::uint32_t n : {count, 28U, 28U}) header += big_endian(n);
+  write_file_atomically(folder / (part + "-images-idx3-ubyte"), header + pixels);
+  write_file_atomically(folder / (part + "-labels-idx1-ubyte"),
+                        big_endian(0x801) + big_endian(count) + labels);
+}
+
 inline void write_bars_part(const std::filesystem::path& folder, const std::string& part,
                             std::uint32_t count) {
   SplitMix64 random(count);
@@ -25,11 +36,7 @@ inline void write_bars_part(const std::filesystem::path& folder, const std::stri
       pixels += static_cast<char>(random.below(60) + (bar ? 190 : 0));
     }
   }
-  std::string header = big_endian(0x803);
-  for (const std::uint32_t n : {count, 28U, 28U}) header += big_endian(n);
-  write_file_atomically(folder / (part + "-images-idx3-ubyte"), header + pixels);
-  write_file_atomically(folder / (part + "-labels-idx1-ubyte"),
-                        big_endian(0x801) + big_endian(count) + labels);
+  write_part(folder, part, pixels, labels);
 }
 
 // The four files of a set under root/name.

@@ -125,6 +125,18 @@ TEST_P(Launcher, RankThatLivesButDoesNotGetOnIsNamedWithItsWords) {
   expect_all_gone(seen);
 }
 
+// Where nobody watches heartbeats the ranks that wait give up by themselves, when it is time.
+TEST_P(Launcher, RanksThatWaitInVainGiveUpAfterTheTimeOut) {
+  Seen seen;
+  auto spec = job(GetParam(), 3, {{"mode", "hang"}, {"rank", 2}}, std::chrono::seconds(1));
+  spec.shows_life = false;
+  const auto begin = Clock::now();
+  const Outcome o = run(spec, listen_to(seen));
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(7)) << o.line;
+  expect_all_gone(seen);
+}
+
 // What happens at a signal while one of these lives; a job in the background may ignore some from the start.
 class Disposition {
  public:
@@ -153,9 +165,9 @@ TEST_P(Launcher, SignalThatIsIgnoredFromTheStartStaysIgnored) {
   const Disposition in_the_background(SIGINT, SIG_IGN);
   const Disposition usual(SIGTERM, SIG_DFL);
   Seen seen;
-  const Outcome o = run(job(GetParam(), 2, {{"mode", "forever"}}), listen_to(seen, [&](pid_t) {
-                          ::kill(::getpid(), seen.pids.size() == 1 ? SIGINT : SIGTERM);
-                        }));
+  const Outcome o =
+      run(job(GetParam(), 2, {{"mode", "forever"}}),
+          listen_to(seen, [&](pid_t) { ::kill(::getpid(), seen.pids.size() == 1 ? SIGINT : SIGTERM); }));
   EXPECT_EQ(o.interrupted_by, SIGTERM);
   expect_all_gone(seen);
 }

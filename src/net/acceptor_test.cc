@@ -117,6 +117,20 @@ TEST_F(AcceptorTest, TurnsAwayASecondCallerForOneRank) {
   EXPECT_EQ(entered_.size(), 1U);
 }
 
+// By the listener, while the caller still waits: both who says nothing and who stops in the middle.
+TEST_F(AcceptorTest, ClosesWhoDoesNotGetOnWithTheHandshake) {
+  auto silent = connect_raw();
+  auto halting = connect_raw();
+  const Hello hello = make_hello(Rank{1}, Rank{0});
+  boost::asio::write(halting, boost::asio::buffer(&hello, sizeof hello));
+  for (Tcp::socket* socket : {&silent, &halting}) {
+    const timeval patience{.tv_sec = kPatience.count(), .tv_usec = 0};
+    ASSERT_EQ(::setsockopt(socket->native_handle(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+    expect_closed(*socket);
+  }
+  EXPECT_EQ(strangers(), 2U);
+}
+
 TEST_F(AcceptorTest, ManyIdleStrangersDoNotKeepARankOut) {
   std::vector<Tcp::socket> idle;
   for (int i = 0; i < 600; ++i) idle.push_back(connect_raw());

@@ -3,11 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <set>
 
 namespace tutti::net {
 namespace {
 
 const Secret kSecret = make_secret();
+
+TEST(Auth, EverySecretIsAnotherOne) {
+  std::set<Secret> drawn = {Secret{}};
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(drawn.insert(make_secret()).second);
+}
 
 TEST(Auth, BothSidesConvinceEachOther) {
   const Hello hello = make_hello(Rank{3}, Rank{1});

@@ -14,10 +14,12 @@ using std::chrono::seconds;
 
 TEST(Stall, IsOverWhenNobodyHasGotOnForTheTimeOut) {
   const auto board = StatusBoard::create(3);
-  Stall stall(board, milliseconds(20));
+  Stall stall(board, milliseconds(500));
   EXPECT_FALSE(stall.over());
+  EXPECT_LE(stall.left(), milliseconds(500));
   while (!stall.over()) std::this_thread::yield();  // bounded by the test's own time limit
-  EXPECT_GE(stall.standing(), milliseconds(20));
+  EXPECT_GE(stall.standing(), milliseconds(500));
+  EXPECT_LT(stall.standing(), milliseconds(1500)) << "a question counts no more than a second";
 }
 
 TEST(Stall, ProgressOfAnyRankLetsItBeginAnew) {

@@ -101,13 +101,14 @@ struct Outcome {
   std::vector<ServerReport> servers;
 };
 
-// Trains on noise: every worker makes `steps` steps, or as many as the servers still take.
+// Trains on noise: every worker makes `steps` steps, or as many as the servers still take. At the end all
+// have what the servers have.
 inline Outcome train(net::Medium medium, const ServerOptions& o, int steps,
                      const std::function<std::unique_ptr<net::Transport>(net::Transport&)>& wrap = nullptr) {
   Outcome outcome;
   outcome.replicas.resize(static_cast<std::size_t>(o.workers));
   outcome.servers.resize(static_cast<std::size_t>(o.servers));
-  std::barrier started(o.workers);
+  std::barrier started(o.workers);  // and ended
   net::run_as_threads(medium, o.workers + o.servers, kPatience, [&](net::Transport& plain) {
     const int rank = to_int(plain.rank());
     if (rank >= o.workers) {
@@ -126,8 +127,11 @@ inline Outcome train(net::Medium medium, const ServerOptions& o, int steps,
       for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
     }
     client.leave();
-    client.say_goodbye();
+    started.arrive_and_wait();
+    client.pull();
     outcome.replicas[static_cast<std::size_t>(rank)] = buckets.flat();
+    started.arrive_and_wait();
+    client.say_goodbye();
   });
   return outcome;
 }

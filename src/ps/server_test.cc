@@ -225,23 +225,26 @@ TEST_P(Servers, AsyncAppliesEveryGradientAndMeasuresStaleness) {
                         .policy = {.consistency = Consistency::async, .workers = 3},
                         .optimizer = {.lr = 0.01}};
   const auto outcome = train(GetParam(), o, 40);
+  std::int64_t applied = 0;
   for (const auto& s : outcome.servers) {
     std::int64_t counted = 0;
     for (const auto& [behind, gradients] : s.staleness) counted += gradients;
     EXPECT_EQ(counted, s.applied);
-    EXPECT_EQ(s.applied % (3 * 40), 0);
     EXPECT_EQ(s.dropped, 0);
+    applied += s.applied;
   }
-}
-
-TEST_P(Servers, SspKeepsItsBound) {
-  for (const int bound : {0, 2}) {
-    const ServerOptions o{.workers = 3,
-                          .first_server = 3,
-                          .servers = 1,
-                          .policy = {.consistency = Consistency::ssp, .workers = 3, .staleness = bound},
-                          .optimizer = {.lr = 0.01}};
-    EXPECT_LE(train(GetParam(), o, 40).servers[0].max_lead, bound);
+  const auto pieces = static_cast<std::int64_t>(lay_out(kContents, o.servers).pieces.size());
+  EXPECT_EQ(applied, 3 * 40 * pieces);
+  // With sgd the order does not matter: each worker's every gradient counts once.
+  std::size_t at = 0;
+  for (std::size_t b = 0; b < kBuckets.size(); ++b) {
+    for (std::size_t i = 0; i < kBuckets[b]; ++i, ++at) {
+      double p = noise(99, b, i);
+      for (std::uint64_t w = 0; w < 3; ++w) {
+        for (std::uint64_t step = 1; step <= 40; ++step) p -= o.optimizer.lr * noise(w, step, at);
+      }
+      for (const auto& replica : outcome.replicas) ASSERT_NEAR(replica[at], p, 1e-5) << at;
+    }
   }
 }
 
@@ -389,7 +392,9 @@ TEST_P(Servers, WorkerOfAnotherModelOrOptimizerIsRefusedWithBothValues) {
   expect(refusal(adam, kModel), {"optimizer/kind", "sgd", "adam"});
 }
 
+// Long before the time-out of a minute: nobody waits for one that is known to be dead.
 TEST_P(Servers, WorkerThatDiesIsNamedAtOnceOnServerAndWorkers) {
+  constexpr std::chrono::seconds kAtOnce(10);
   const ServerOptions o{.workers = 2, .first_server = 2, .servers = 1, .policy = {.workers = 2}};
   net::run_as_threads(GetParam(), 3, kPatience, [&](net::Transport& t) {
     if (to_int(t.rank()) == 2) {
@@ -398,6 +403,7 @@ TEST_P(Servers, WorkerThatDiesIsNamedAtOnceOnServerAndWorkers) {
         ADD_FAILURE();
       } catch (const PeerLost& e) {
         EXPECT_EQ(e.fault.peer, Rank{1});
+        EXPECT_LT(e.fault.waited, kAtOnce);
       }
       return;
     }
@@ -405,7 +411,9 @@ TEST_P(Servers, WorkerThatDiesIsNamedAtOnceOnServerAndWorkers) {
     Client client(t, o, kContents, buckets.views);
     if (to_int(t.rank()) == 1) return;  // dies
     client.push(0, 0.1);
+    const auto begin = Clock::now();
     EXPECT_THROW(client.wait(0), RunError);
+    EXPECT_LT(Clock::now() - begin, kAtOnce);
   });
 }
 
@@ -446,6 +454,7 @@ TEST_P(Servers, WorkerThatStandsStillIsNamedByTheServer) {
         serve(t, o);
         ADD_FAILURE();
       } catch (const Timeout& e) {
+        EXPECT_LT(e.fault.waited, 5 * o.timeout);
         EXPECT_EQ(e.fault.peer, Rank{1});
         EXPECT_EQ(e.fault.operation, "push of piece 0, version 0");
       }

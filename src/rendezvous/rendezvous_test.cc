@@ -76,6 +76,17 @@ TEST(Rendezvous, OfAnotherVersionIsSaidAtOnceWithBothVersions) {
   }
 }
 
+TEST(Rendezvous, SecondCallerForOneRankIsTurnedAway) {
+  Host host(2);
+  const auto where = host.rendezvous.endpoint();
+  const auto first = net::dial(where, host.secret, Rank{0}, net::kRendezvous, Deadline::in(kPatience));
+  EXPECT_THROW(net::dial(where, host.secret, Rank{0}, net::kRendezvous, Deadline::in(kPatience)), AuthError);
+  for (const int nobody : {-1, 2}) {
+    EXPECT_THROW(net::dial(where, host.secret, Rank{nobody}, net::kRendezvous, Deadline::in(kPatience)),
+                 AuthError);
+  }
+}
+
 TEST(Rendezvous, RankThatNeverComesIsATimeout) {
   Host host(2);
   EXPECT_THROW(join(host.rendezvous.endpoint(), host.secret, Rank{0}, 2, {"127.0.0.1", 1},

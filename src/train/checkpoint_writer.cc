@@ -9,7 +9,8 @@ namespace {
 
 constexpr auto kGlance = std::chrono::milliseconds(100);
 // How long the thread that writes sleeps before it looks for work. Nobody wakes it for a checkpoint: where it
-// shares its core with the training it would take that core at once, and hold up the step by more than a copy.
+// shares its core with the training it would take that core at once, and hold up the step by more than a
+// copy.
 constexpr auto kNap = std::chrono::milliseconds(20);
 
 }  // namespace

@@ -46,7 +46,7 @@ void OperatorProgress::stop_listening() {
 }
 
 void OperatorProgress::after_pass(Clock::duration took) {
-  took * kOftenEnough < timeout_ ? stop_listening() : listen();
+  took* kOftenEnough < timeout_ ? stop_listening() : listen();
 }
 
 }  // namespace tutti::train

@@ -54,6 +54,48 @@ TEST(RunPlan, ADevicesPaceIsThreeForwardPassesOfTheBatch) {
   EXPECT_THROW(pace_of(c, model), ConfigError);
 }
 
+TEST(RunPlan, WhatIsSetForServersReachesThem) {
+  config::TrainConfig c;
+  c.strategy = "ps-ssp";
+  c.workers = 5;
+  c.servers = 3;
+  c.staleness = 7;
+  c.damp_stale = true;
+  c.optimizer = "adamw";
+  c.weight_decay = 0.25;
+  c.timeout_s = 11;
+  const auto ssp = tuning_of(c).servers;
+  EXPECT_EQ(ssp.workers, 5);
+  EXPECT_EQ(ssp.first_server, 5);
+  EXPECT_EQ(ssp.servers, 3);
+  EXPECT_EQ(ssp.policy.consistency, ps::Consistency::ssp);
+  EXPECT_EQ(ssp.policy.workers, 5);
+  EXPECT_EQ(ssp.policy.staleness, 7);
+  EXPECT_TRUE(ssp.damp_stale);
+  EXPECT_EQ(ssp.optimizer.kind, optim::Kind::adamw);
+  EXPECT_EQ(ssp.optimizer.weight_decay, 0.25);
+  EXPECT_EQ(ssp.timeout, std::chrono::seconds(11));
+  EXPECT_EQ(ssp.role, ps::Role::update);
+  EXPECT_TRUE(ssp.survives_workers);
+  c.strategy = "ps-sync";
+  c.damp_stale = false;
+  c.server_role = "sum";
+  c.backup_workers = 2;
+  c.colocate = true;
+  const auto sync = tuning_of(c).servers;
+  EXPECT_EQ(sync.policy.consistency, ps::Consistency::sync);
+  EXPECT_EQ(sync.policy.backup, 2);
+  EXPECT_FALSE(sync.damp_stale);
+  EXPECT_EQ(sync.role, ps::Role::mean);
+  EXPECT_FALSE(sync.survives_workers) << "a server lives in a worker's process";
+  c.colocate = false;
+  c.backup_workers = 0;
+  EXPECT_FALSE(tuning_of(c).servers.survives_workers) << "everybody's gradient is needed";
+  c.local_aggregation = true;
+  EXPECT_EQ(tuning_of(c).servers.workers, 1);
+  EXPECT_EQ(tuning_of(c).servers.first_server, 5);
+}
+
 TEST(RunPlan, BatchLargerThanTheDataIsRefused) {
   config::TrainConfig c;
   c.batch = 101;

@@ -336,7 +336,8 @@ TEST_F(RecipeTest, LossFallsInBfloat16AndParametersStayFloat32) {
     c.precision = "bf16";
     const auto half = run(c);
     EXPECT_LT(mean(half, 15), 0.95 * mean(half, 0)) << model;
-    for (const auto& tensor : checkpoint::open_any(c.out).model.tensors()) {
+    const auto saved = checkpoint::open_any(c.out);
+    for (const auto& tensor : saved.model.tensors()) {
       EXPECT_NE(tensor.dtype, DType::bf16) << model << " " << tensor.name;
     }
     c.precision = "fp32";

@@ -126,7 +126,7 @@ TEST_F(Resume, ComparesDataByContentNotByName) {
   data::fixture::write_bars(root() / "moved", "fashion-mnist", 300, 60);
   auto moved = longer(c, c.out);
   moved.data = "fashion-mnist";
-  EXPECT_EQ(prepared(moved, "moved").setup.data_sha256, s["data_sha256"]);
+  EXPECT_EQ(prepared(moved, "moved").setup.data_sha256, s["data_sha256"].get<std::string>());
 
   const auto labels = root() / "data" / "mnist" / "t10k-labels-idx1-ubyte";
   auto bytes = read_file(labels);

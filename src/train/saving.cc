@@ -36,31 +36,33 @@ void rethrow_nonfinite(const std::exception_ptr& failure) {
 
 }  // namespace
 
-void Saving::save(Replica& replica, const Buffers& buffers, std::int64_t step, Differs differs, bool leads,
-                  nlohmann::json meta) {
+void Saving::save(Replica& replica, const Buffers& buffers, const What& what, nlohmann::json meta) {
+  const auto [step, differs, leads, hold] = what;
   auto& [tables, buckets, updater, exchange] = replica;
   const bool parts = differs != Differs::nothing && workers_ > 1;
   if (leads) {
     const auto begin = Clock::now();
-    const auto model =
-        std::make_shared<const Snapshot>(snapshot_model(buckets, tables, buffers, Hold::copies));
-    auto state = snapshot_optimizer(buckets, tables, updater, Hold::copies);
-    add_own_state(state, buckets, exchange->own_state(), Hold::copies);
+    const auto model = std::make_shared<const Snapshot>(snapshot_model(buckets, tables, buffers, hold));
+    auto state = snapshot_optimizer(buckets, tables, updater, hold);
+    add_own_state(state, buckets, exchange->own_state(), hold);
     const auto optimizer = std::make_shared<const Snapshot>(std::move(state));
-    copied_ms_.push_back(milliseconds(Clock::now() - begin));
+    const auto copied = Clock::now() - begin;
     writer_.post(
         step, bytes_of(*model) + bytes_of(*optimizer),
-        [this, step, model, optimizer, meta = std::move(meta), parts](const std::atomic<bool>& stopped) {
+        [this, step = step, model, optimizer, meta = std::move(meta),
+         parts](const std::atomic<bool>& stopped) {
           return put_together(step, *model, *optimizer, meta, parts, stopped);
         },
         parts);
+    if (hold == Hold::originals) return;
+    copied_ms_.push_back(milliseconds(copied));
     held_ms_.push_back(milliseconds(Clock::now() - begin));
   } else if (parts) {
     const auto own =
         std::make_shared<const Snapshot>(snapshot_replica(buckets, tables, buffers, updater, differs));
     writer_.post(
         step, bytes_of(*own),
-        [this, step, own](const std::atomic<bool>&) {
+        [this, step = step, own](const std::atomic<bool>&) {
           try {
             check_finite(*own, step);
             checkpoint::save_replica(run_, step, to_int(self_), own->views());

@@ -24,12 +24,18 @@ class Saving {
 
   // Between steps: copies what belongs into the checkpoint of `step` and leaves the rest to a thread. `leads`
   // says that this worker's model and optimizer are the checkpoint's and that it puts the parts together;
-  // others whose state `differs` add theirs, and do nothing where it does not.
-  void save(Replica& replica, const Buffers& buffers, std::int64_t step, Differs differs, bool leads,
-            nlohmann::json meta);
+  // others whose state `differs` add theirs, and do nothing where it does not. Where no step follows, nothing
+  // changes before finish() and originals do instead of copies.
+  struct What {
+    std::int64_t step = 0;
+    Differs differs = Differs::nothing;
+    bool leads = false;
+    Hold hold = Hold::copies;
+  };
+  void save(Replica& replica, const Buffers& buffers, const What& what, nlohmann::json meta);
 
-  // How long save() has held a step, in milliseconds, one entry a checkpoint that this worker led; and of
-  // that, how long the copies took.
+  // How long save() has held a step, in milliseconds, one entry for each checkpoint that this worker led
+  // between two steps; and of that, how long the copies took.
   const std::vector<double>& held_ms() const { return held_ms_; }
   const std::vector<double>& copied_ms() const { return copied_ms_; }
 

@@ -38,9 +38,10 @@ class Trainer {
       : setup_(setup),
         config_(setup.config),
         sink_(sink),
-        operators_(setup.config.heartbeat_timeout_s > 0
-                       ? std::make_unique<OperatorProgress>(everyone.board(), everyone.rank(), timeout_of(config_))
-                       : nullptr),
+        operators_(
+            setup.config.heartbeat_timeout_s > 0
+                ? std::make_unique<OperatorProgress>(everyone.board(), everyone.rank(), timeout_of(config_))
+                : nullptr),
         info_(models::find_model(config_.model)),
         channels_last_(config_.memory_format == "channels-last"),
         strategy_(exchange::find_strategy(config_.strategy)),
@@ -453,7 +454,8 @@ class Trainer {
     Differs differs = Differs::nothing;
     if (together_ && !buffers_.empty()) differs = beside;
     if (strategy_.drifts && done < last_step_) differs = Differs::all;
-    saving_.save(*replica_, buffers_, done, differs, first(),
+    const Hold hold = done < last_step_ && !stopped_ ? Hold::copies : Hold::originals;
+    saving_.save(*replica_, buffers_, {done, differs, first(), hold},
                  {{"config", config_},
                   {"version", kVersion},
                   {"routes", routing_.routes()},

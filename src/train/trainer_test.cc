@@ -264,6 +264,53 @@ TEST_F(TrainerTest, StoppedRunKeepsEveryWorkersOwnStatistics) {
   EXPECT_EQ(resumed["replicas_sha256"], whole["replicas_sha256"]);
 }
 
+TEST_F(TrainerTest, ResumedWorkersAllBeginWithTheSavedStatistics) {
+  auto c = config("whole", 2);
+  c.model = "mobilenetv2";
+  c.data = "synthetic";
+  c.image_size = 32;
+  c.classes = 10;
+  c.batch = 4;
+  c.steps = 5;
+  c.checkpoint_every = 2;  // where all have the same
+  const auto whole = train_here(c);
+  for (const int step : {4, 5}) remove_tree(checkpoint::step_folder(c.out, step));
+  ASSERT_EQ(checkpoint::latest(c.out)->step, 2);
+  c.resume = c.out;
+  EXPECT_EQ(train_here(c)["replicas_sha256"], whole["replicas_sha256"]);
+}
+
+TEST_F(TrainerTest, RunWithoutStepEndsAfterEveryWorkersGradients) {
+  auto c = config("alone");
+  c.strategy = "ps-async";
+  const auto pieces = train_here(c).at("pieces_applied").get<std::int64_t>() / c.steps;
+  ASSERT_GT(pieces, 0);
+  for (const char* strategy : {"ps-async", "ps-ssp"}) {
+    c = config(strategy, 3);
+    c.strategy = strategy;
+    const auto applied = train_here(c).at("pieces_applied").get<std::int64_t>();
+    EXPECT_GE(applied, 3 * c.steps * pieces) << strategy;
+    EXPECT_LE(applied, 3 * (c.steps + 1) * pieces) << strategy << ": one each may have been under way";
+  }
+}
+
+// Trials of partitions begin anew a few times; nothing of the optimizer's may be lost over it.
+TEST_F(TrainerTest, SearchForPartitionsChangesNoBit) {
+  auto c = config("fixed", 2);
+  c.model = "wide-deep";
+  c.data = "synthetic";
+  c.strategy = "ps-sync";
+  c.optimizer = "adam";
+  c.steps = 40;
+  c.no_evaluate = true;
+  const auto fixed = train_here(c);
+  c.out = (folder_.path() / "searched").string();
+  c.partitions = "auto";
+  const auto searched = train_here(c);
+  EXPECT_GE(searched["partition_search"].size(), 1U);
+  EXPECT_EQ(searched["parameters_sha256"], fixed["parameters_sha256"]);
+}
+
 TEST_F(TrainerTest, RanksThatAreThreadsDrawEachTheirOwnRandomNumbers) {
   const auto first = train_here(config("first", 3));  // the network has dropout
   for (int again = 0; again < 3; ++again) {
