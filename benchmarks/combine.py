@@ -214,6 +214,8 @@ TARGETS = [
                      lambda size: size == KIB),
     allreduce_target("all-reduce, 4 ranks, TCP on loopback, 1 KB: Open MPI's speed", "tutti-tcp", "openmpi-tcp", 4,
                      1.0, lambda size: size == KIB),
+    allreduce_target("all-reduce, 2 ranks, TCP on loopback, below 64 KB: Open MPI's speed", "tutti-tcp", "openmpi-tcp", 2,
+                     1.0, lambda size: size < 64 * KIB),
     allreduce_target("all-reduce, 2 ranks, TCP on loopback, from 512 KB: Open MPI's bandwidth", "tutti-tcp",
                      "openmpi-tcp", 2, 1.3, lambda size: size >= 512 * KIB),
     training_target("training, 1 process: PyTorch eager's samples/s", ("tutti", 1), ("torch", 1), 1.25),
@@ -239,9 +241,7 @@ def judge(*measured):
     rows = []
     for target in TARGETS:
         found = target["measure"](*measured)
-        if found is None:
-            rows.append([target["text"], f"{target['wanted']:.2f}", "-", "not measured"])
-        else:
+        if found is not None:
             verdict = "reached" if target["value"](found) >= target["wanted"] else "MISSED"
             rows.append([target["text"], f"{target['wanted']:.2f}", target["say"](found), verdict])
     return rows
@@ -341,8 +341,10 @@ def compose(folder, quick):
     if not (allreduce or training or workloads or emulated):
         sys.exit(f"combine: no rounds in {folder}")
     rounds = len(glob.glob(os.path.join(folder, "round-*")))
+    fewer = len({os.path.dirname(path) for path in glob.glob(os.path.join(folder, "round-*", "workload-*.json"))})
     parts = [f"Measured {time.strftime('%Y-%m-%d')}: {machine()}; medians over {rounds} "
-             f"{'round' if rounds == 1 else 'rounds'}{' of a quick run, no measurement' if quick else ''}."]
+             f"{'round' if rounds == 1 else 'rounds'}{' of a quick run, no measurement' if quick else ''}"
+             f"{f' ({fewer} of larger networks)' if 0 < fewer < rounds else ''}."]
     for ranks in sorted({n for _, n, _ in allreduce}):
         parts += [f"All-reduce of float32, {ranks} ranks on this host: time of one, and bandwidth in GB/s",
                   allreduce_table(allreduce, ranks)]
