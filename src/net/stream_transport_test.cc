@@ -3,55 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <thread>
 
 #include "base/error.h"
+#include "net/tape.h"
 #include "net/tcp_transport.h"
 
 namespace tutti::net {
 namespace {
 
 constexpr Activity kDoing{"reading"};
-
-// Rank 0 of two: what rank 1 has sent is on a tape, and what it is sent is kept.
-class Tape final : public StreamTransport {
- public:
-  Tape() : StreamTransport(Rank{0}, 2, {.timeout = std::chrono::milliseconds(300)}) {}
-  PeerMemory* peer_memory() override { return nullptr; }
-
-  void record(const FrameHeader& header, std::string_view payload) {
-    const std::size_t at = tape.size();
-    tape.resize(at + sizeof header + (payload.size() + kLine - 1) / kLine * kLine);
-    std::memcpy(tape.data() + at, &header, sizeof header);
-    std::memcpy(tape.data() + at + sizeof header, payload.data(), payload.size());
-  }
-  std::string read(std::size_t length) {
-    std::string text(length, '?');
-    receive(*this, Rank{1}, std::as_writable_bytes(std::span(text)), kDoing);
-    return text;
-  }
-  std::vector<std::byte> tape, sent;
-
- private:
-  std::size_t put(Rank, const Parts& parts) override {
-    std::size_t moved = 0;
-    for (const auto part : parts) {
-      sent.insert(sent.end(), part.begin(), part.end());
-      moved += part.size();
-    }
-    return moved;
-  }
-  std::size_t take(Rank, std::span<std::byte> into) override {
-    const std::size_t n = std::min(into.size(), tape.size());
-    std::copy_n(tape.begin(), n, into.begin());
-    tape.erase(tape.begin(), tape.begin() + static_cast<std::ptrdiff_t>(n));
-    return n;
-  }
-  bool readable(Rank) override { return !tape.empty(); }
-  void wait(const Interest&, Clock::duration) override {}
-  std::optional<Rank> lost_peer(const Interest&) override { return std::nullopt; }
-};
 
 TEST(Frames, AreReadInTheirOrder) {
   Tape t;

@@ -39,16 +39,21 @@ WriteLock::WriteLock(Gate& gate, Rank self, const net::StatusBoard& board, Deadl
   gate_.writer.store(1);
   for (std::size_t w = 0; w < gate_.readers.size(); ++w) {
     auto& word = gate_.readers[w];
-    const auto lowest = [&] { return Rank{static_cast<int>(w) * 64 + std::countr_zero(word.load())}; };
+    const auto lowest = [w](std::uint64_t bits) {
+      return Rank{static_cast<int>(w) * 64 + std::countr_zero(bits)};
+    };
+    std::uint64_t seen = 0;  // readers come and go meanwhile: each look is at one number
     const auto empty = [&] {
-      while (word.load() != 0 && to_int(lowest()) < board.ranks() && board.dropped(lowest())) {
-        word.fetch_and(word.load() - 1);  // the bit of one that is dead
+      seen = word.load();
+      for (std::uint64_t rest = seen; rest != 0; rest &= rest - 1) {
+        const Rank reader = lowest(rest);
+        if (to_int(reader) < board.ranks() && board.dropped(reader)) word.fetch_and(~(rest & -rest));
       }
-      return word.load() == 0;
+      return seen == 0;
     };
     if (yield_until(empty, deadline)) continue;
     gate_.writer.store(0);
-    throw Timeout({self, lowest(), "the end of reading parameters", deadline.waited()});
+    throw Timeout({self, lowest(seen), "the end of reading parameters", deadline.waited()});
   }
 }
 
