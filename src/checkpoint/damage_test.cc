@@ -135,6 +135,7 @@ TEST(Damage, ForgedManifestsAreRefused) {
   EXPECT_THROW(parse_manifest(forged("files", {{"x", 1}}), "m"), DataError);
   EXPECT_THROW(parse_manifest(forged("tensors", nullptr), "m"), DataError);
   EXPECT_THROW(parse_manifest(forged("tensors", {{"model.safetensors", {{"t", 1}}}}), "m"), DataError);
+  EXPECT_THROW(parse_manifest(forged("more", 1), "m"), DataError);
   EXPECT_THROW(parse_manifest("[]", "m"), DataError);
   EXPECT_THROW(parse_manifest("", "m"), DataError);
 

@@ -114,6 +114,7 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
     for (const auto& [name, file] : all.at("files").items()) {
       manifest.files.push_back(file_from_json(name, file, all.at("tensors").at(name)));
     }
+    if (canonical(to_json(manifest)) != canonical(rest)) reject(where, "holds what no manifest has");
     return manifest;
   } catch (const json::exception&) {
     reject(where, "not the manifest of a checkpoint");

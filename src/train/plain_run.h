@@ -45,7 +45,6 @@ class Run {
 
   // Steps behind it.
   std::int64_t steps() const { return step_; }
-  // Of rank 0.
   Tensors parameters(std::size_t worker = 0) const {
     Tensors all;
     for (const auto& item : workers_[worker].model->named_parameters()) {
@@ -53,6 +52,7 @@ class Run {
     }
     return all;
   }
+  // Of rank 0, and so is its state.
   Tensors buffers() const {
     Tensors all;
     for (const auto& item : workers_[0].model->named_buffers()) all[item.key()] = numbers_of(item.value());

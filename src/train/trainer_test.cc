@@ -33,6 +33,18 @@ class TrainerTest : public ::testing::Test {
     return c;
   }
 
+  // A network that keeps statistics of its batches.
+  config::TrainConfig with_batch_norm(const std::string& out) const {
+    auto c = config(out, 2);
+    c.model = "mobilenetv2";
+    c.data = "synthetic";
+    c.image_size = 32;
+    c.classes = 10;
+    c.batch = 4;
+    c.steps = 5;
+    return c;
+  }
+
   nlohmann::json train_here(const config::TrainConfig& c) const {
     auto anew = c;
     anew.overwrite = c.resume.empty();
@@ -244,13 +256,7 @@ TEST_F(TrainerTest, ReplicasThatDifferAreAllSavedAndGoOnToTheSameBits) {
 }
 
 TEST_F(TrainerTest, StoppedRunKeepsEveryWorkersOwnStatistics) {
-  auto c = config("whole", 2);
-  c.model = "mobilenetv2";
-  c.data = "synthetic";
-  c.image_size = 32;
-  c.classes = 10;
-  c.batch = 4;
-  c.steps = 5;
+  auto c = with_batch_norm("whole");
   const auto whole = train_here(c);
   c.out = (folder_.path() / "stopped").string();
   const auto setup = prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup;
@@ -265,13 +271,7 @@ TEST_F(TrainerTest, StoppedRunKeepsEveryWorkersOwnStatistics) {
 }
 
 TEST_F(TrainerTest, ResumedWorkersAllBeginWithTheSavedStatistics) {
-  auto c = config("whole", 2);
-  c.model = "mobilenetv2";
-  c.data = "synthetic";
-  c.image_size = 32;
-  c.classes = 10;
-  c.batch = 4;
-  c.steps = 5;
+  auto c = with_batch_norm("whole");
   c.checkpoint_every = 2;  // where all have the same
   const auto whole = train_here(c);
   for (const int step : {4, 5}) remove_tree(checkpoint::step_folder(c.out, step));
