@@ -54,10 +54,6 @@ StoredFile file_from_json(const std::string& name, const json& file, const json&
   return stored;
 }
 
-[[noreturn]] void reject(const std::string& where, const std::string& reason) {
-  throw DataError(fmt::format("{}: {}", where, reason));
-}
-
 std::string part_that_holds(const StoredFile& stored, std::uint64_t byte) {
   for (const auto& t : stored.tensors) {
     if (t.begin <= byte && byte < t.end) return "tensor " + quoted(t.name);

@@ -26,10 +26,6 @@ struct Entry {
   std::uint64_t end = 0;
 };
 
-[[noreturn]] void reject(const std::string& where, const std::string& reason) {
-  throw DataError(fmt::format("{}: {}", where, reason));
-}
-
 std::optional<DType> parse_dtype(const json& name) {
   if (!name.is_string()) return std::nullopt;
   for (const DType t : {DType::f32, DType::f64, DType::i32, DType::i64, DType::bf16, DType::f16}) {

@@ -10,18 +10,22 @@ namespace tutti::checkpoint {
 
 using nlohmann::json;
 
+void reject(const std::string& where, const std::string& reason) {
+  throw DataError(fmt::format("{}: {}", where, reason));
+}
+
 json parse_strict(std::string_view text, const std::string& where, std::size_t offset) {
   // The library's dump recurses, so depth must be bounded before anything is printed.
   constexpr int kDeepest = 64;
   std::vector<std::set<std::string>> keys_of_open_objects;
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kDeepest) throw DataError(fmt::format("{}: JSON nested deeper than {}", where, kDeepest));
+    if (depth > kDeepest) reject(where, fmt::format("JSON nested deeper than {}", kDeepest));
     if (event == json::parse_event_t::object_start) keys_of_open_objects.emplace_back();
     if (event == json::parse_event_t::object_end) keys_of_open_objects.pop_back();
     if (event == json::parse_event_t::key) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!keys_of_open_objects.back().insert(key).second) {
-        throw DataError(fmt::format("{}: key {} appears twice", where, quoted(key)));
+        reject(where, fmt::format("key {} appears twice", quoted(key)));
       }
     }
     return true;
@@ -29,9 +33,9 @@ json parse_strict(std::string_view text, const std::string& where, std::size_t o
   try {
     return json::parse(text, watch);
   } catch (const json::parse_error& e) {
-    throw DataError(fmt::format("{}: not JSON at byte {}", where, offset + e.byte - (e.byte > 0 ? 1 : 0)));
+    reject(where, fmt::format("not JSON at byte {}", offset + e.byte - (e.byte > 0 ? 1 : 0)));
   } catch (const json::exception&) {
-    throw DataError(fmt::format("{}: JSON holds a number out of range", where));
+    reject(where, "JSON holds a number out of range");
   }
 }
 

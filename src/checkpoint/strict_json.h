@@ -8,6 +8,9 @@
 
 namespace tutti::checkpoint {
 
+// Throws DataError.
+[[noreturn]] void reject(const std::string& where, const std::string& reason);
+
 // Parses all of `text`. Throws DataError that begins with `where` if it is no JSON (naming the byte, counted
 // from `offset`), has a key twice in one object, or is nested deeper than 64.
 nlohmann::json parse_strict(std::string_view text, const std::string& where, std::size_t offset = 0);

@@ -19,7 +19,7 @@
 namespace tutti::cli {
 namespace {
 
-struct Flags {
+struct BenchFlags {
   std::optional<int> ranks;    // of allreduce
   std::optional<int> workers;  // of ps
   std::string transport = "auto";
@@ -36,7 +36,7 @@ constexpr std::uint64_t kLargest = std::uint64_t{1} << 30;
 constexpr int kRanks = 2;
 
 // What depends on whether a cluster is emulated.
-std::optional<config::Emulation> resolve(Flags& f) {
+std::optional<config::Emulation> resolve(BenchFlags& f) {
   const auto emulation = config::parse_emulation(f.emulate);
   if (emulation && f.transport != "auto" && f.transport != "tcp") {
     throw ConfigError(fmt::format("--transport must be tcp with --emulate, not {}", f.transport));
@@ -46,7 +46,7 @@ std::optional<config::Emulation> resolve(Flags& f) {
   return emulation;
 }
 
-lab::BenchSpec check(const Flags& f) {
+lab::BenchSpec check(const BenchFlags& f) {
   lab::BenchSpec spec{parse_bytes_list(f.sizes), f.transport, f.algorithm, f.iterations};
   collectives::parse_algorithm(f.algorithm);
   if (*f.ranks < 1 || *f.ranks > 1024)
@@ -68,11 +68,11 @@ lab::BenchSpec check(const Flags& f) {
   return spec;
 }
 
-Clock::duration timeout_of(const Flags& f) {
+Clock::duration timeout_of(const BenchFlags& f) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(f.timeout_s));
 }
 
-nlohmann::json run_threads(const Flags& f, const lab::BenchSpec& spec) {
+nlohmann::json run_threads(const BenchFlags& f, const lab::BenchSpec& spec) {
   nlohmann::json rows;
   net::run_as_threads(net::Medium::memory, *f.ranks, timeout_of(f), [&](net::Transport& t) {
     collectives::Communicator all(t, collectives::parse_algorithm(spec.algorithm));
@@ -88,7 +88,7 @@ struct BenchResult {
   int exit_code = 0;
 };
 
-BenchResult run_processes(launch::JobSpec job, const Flags& f,
+BenchResult run_processes(launch::JobSpec job, const BenchFlags& f,
                           const std::optional<config::Emulation>& emulation) {
   BenchResult result{nlohmann::json::array()};
   job.program = this_program();
@@ -106,7 +106,7 @@ BenchResult run_processes(launch::JobSpec job, const Flags& f,
   return result;
 }
 
-BenchResult run_allreduce(const Flags& f, const lab::BenchSpec& spec,
+BenchResult run_allreduce(const BenchFlags& f, const lab::BenchSpec& spec,
                           const std::optional<config::Emulation>& emulation) {
   if (f.transport == "inproc") return {run_threads(f, spec)};
   launch::JobSpec job;
@@ -130,7 +130,7 @@ void print_emulated(const nlohmann::json& rows) {
   }
 }
 
-int bench(Flags f) {
+int bench(BenchFlags f) {
   const auto emulation = resolve(f);
   const auto spec = check(f);
   const auto [rows, exit_code] = run_allreduce(f, spec, emulation);
@@ -152,7 +152,7 @@ int bench(Flags f) {
   return 0;
 }
 
-int bench_ps(Flags f, lab::BenchPsSpec spec) {
+int bench_ps(BenchFlags f, lab::BenchPsSpec spec) {
   const auto emulation = resolve(f);
   check(f);
   if (f.workers) spec.workers = *f.workers;
@@ -204,7 +204,7 @@ int bench_ps(Flags f, lab::BenchPsSpec spec) {
 }
 
 // What both benchmarks take.
-void add_common(CLI::App& command, Flags& f) {
+void add_common(CLI::App& command, BenchFlags& f) {
   command.add_option("--transport", f.transport, "auto (shm, or tcp with --emulate) | inproc | shm | tcp")
       ->capture_default_str();
   command.add_option("--emulate", f.emulate, config::kEmulateHelp);
@@ -222,7 +222,7 @@ void add_bench(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("bench", "Measure one piece alone, verified while it is timed");
   command->require_subcommand(1);
   auto* allreduce = command->add_subcommand("allreduce", "All-reduce of float32 over sizes");
-  const auto f = std::make_shared<Flags>();
+  const auto f = std::make_shared<BenchFlags>();
   allreduce->add_option("--ranks", f->ranks,
                         "processes, or threads for inproc; default 2, or the hosts of --emulate");
   allreduce->add_option("--algorithm", f->algorithm, "auto | ring | direct | halving-doubling | tree")
@@ -232,7 +232,7 @@ void add_bench(CLI::App& app, Action& action) {
 
   auto* ps = command->add_subcommand("ps", "Push to and pull from parameter servers, over sizes");
   const auto spec = std::make_shared<lab::BenchPsSpec>();
-  const auto common = std::make_shared<Flags>();
+  const auto common = std::make_shared<BenchFlags>();
   common->sizes = "1M,26M";
   ps->add_option("--workers", common->workers,
                  "processes that push and pull; default 1, or the hosts of --emulate that are no servers");

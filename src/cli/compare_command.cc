@@ -15,7 +15,7 @@
 namespace tutti::cli {
 namespace {
 
-struct Flags {
+struct CompareFlags {
   config::TrainConfig config;
   std::vector<std::string> models = {config.model};
   std::vector<std::string> strategies = {"local",   "reduce-broadcast", "ring",  "allreduce",
@@ -38,7 +38,7 @@ int conclude(const lab::CompareSpec& spec, const Comparison& comparison) {
   return comparison.well() ? 0 : 1;
 }
 
-int compare(const Flags& flags) {
+int compare(const CompareFlags& flags) {
   if (flags.repeats < 1)
     throw ConfigError(fmt::format("--repeats must be at least 1, not {}", flags.repeats));
   lab::CompareSpec spec{flags.config, flags.strategies, flags.workers, flags.models, flags.repeats};
@@ -60,7 +60,7 @@ int compare(const Flags& flags) {
 void add_compare(CLI::App& app, Action& action) {
   auto* command =
       app.add_subcommand("compare", "Train the same model under several strategies, one table at the end");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<CompareFlags>();
   config::add_train_flags(*command, flags->config);
   for (const char* replaced : {"--model", "--strategy", "--workers", "--resume", "--overwrite"}) {
     command->remove_option(command->get_option(replaced));

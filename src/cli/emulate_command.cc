@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMasterPort = 29500;
 
-struct Flags {
+struct EmulateFlags {
   std::string cluster;
   std::vector<std::string> command;
 };
@@ -33,7 +33,7 @@ void set_environment(const launch::WorkerJob& job) {
   set("NCCL_SOCKET_IFNAME", emulate::kInterface);
 }
 
-int emulate_command(const Flags& f) {
+int emulate_command(const EmulateFlags& f) {
   const auto emulation = config::parse_emulation(f.cluster);
   if (!emulation || emulation->hosts < 1)
     throw ConfigError(fmt::format("'{}' names no cluster; it wants hosts=N,link=RATE", f.cluster));
@@ -77,7 +77,7 @@ void add_emulate(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand(
       "emulate",
       "Run any program on an emulated cluster, one process a host, with RANK, WORLD_SIZE, MASTER_ADDR set");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<EmulateFlags>();
   command->add_option("cluster", flags->cluster, "hosts=N,link=RATE, as for --emulate; needs root")
       ->required();
   command->add_option("command", flags->command, "after --: the program and its arguments")->required();

@@ -14,7 +14,7 @@
 namespace tutti::cli {
 namespace {
 
-struct Flags {
+struct ReproduceFlags {
   std::string study;
   std::string out;
   bool quick = false;
@@ -49,7 +49,7 @@ int conclude(const lab::Study& study, bool quick, const Comparison& comparison) 
   return comparison.well() ? 0 : 1;
 }
 
-int reproduce(const Flags& flags) {
+int reproduce(const ReproduceFlags& flags) {
   const auto& study = lab::find_study(flags.study);
   const auto out = flags.out.empty() ? fmt::format("runs/{}", study.name) : flags.out;
   auto runs = study.plan(flags.quick ? lab::Scale::quick : lab::Scale::full, out);
@@ -66,7 +66,7 @@ int reproduce(const Flags& flags) {
 void add_reproduce(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand(
       "reproduce", "Run a study again: its tables and figures beside ours, its claims checked");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ReproduceFlags>();
   std::string help = "which:";
   for (const auto& study : lab::all_studies()) help += fmt::format(" {}", study.name);
   command->add_option("study", flags->study, help)->required();

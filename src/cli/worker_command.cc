@@ -1,3 +1,4 @@
+#include <ATen/Parallel.h>
 #include <malloc.h>
 
 #include <csignal>

@@ -35,7 +35,7 @@ constexpr std::size_t kPiecesPerLink = 8;
 // loss.
 constexpr std::size_t kLeastPiece = 8192;
 
-void add_reduce_scatter(Schedule& schedule, const Task& t) {
+void add_ring_reduce_scatter(Schedule& schedule, const Task& t) {
   const int n = t.world;
   for (int k = 0; k < n - 1; ++k) {
     Round& round = schedule.rounds.emplace_back();
@@ -44,7 +44,7 @@ void add_reduce_scatter(Schedule& schedule, const Task& t) {
   }
 }
 
-void add_all_gather(Schedule& schedule, const Task& t) {
+void add_ring_all_gather(Schedule& schedule, const Task& t) {
   const int n = t.world;
   for (int k = 0; k < n - 1; ++k) {
     Round& round = schedule.rounds.emplace_back();
@@ -81,14 +81,14 @@ Schedule ring(const Task& t) {
   switch (t.operation) {
     case Operation::all_reduce:
     case Operation::barrier:
-      add_reduce_scatter(schedule, t);
-      add_all_gather(schedule, t);
+      add_ring_reduce_scatter(schedule, t);
+      add_ring_all_gather(schedule, t);
       break;
     case Operation::reduce_scatter:
-      add_reduce_scatter(schedule, t);
+      add_ring_reduce_scatter(schedule, t);
       break;
     case Operation::all_gather:
-      add_all_gather(schedule, t);
+      add_ring_all_gather(schedule, t);
       break;
     case Operation::broadcast:
       add_chain(schedule, t, from_root, left, right, Arrival::replace);

@@ -11,25 +11,25 @@ namespace {
 
 constexpr std::size_t kBlock = 512;
 
-struct Field {
+struct HeaderField {
   std::size_t offset;
   std::size_t size;
 };
-constexpr Field kName{0, 100};
-constexpr Field kSize{124, 12};
-constexpr Field kChecksum{148, 8};
+constexpr HeaderField kName{0, 100};
+constexpr HeaderField kSize{124, 12};
+constexpr HeaderField kChecksum{148, 8};
 constexpr std::size_t kType = 156;
 
 using Block = std::span<const std::byte>;
 
-std::string text_in(Block block, Field field) {
+std::string text_in(Block block, HeaderField field) {
   std::string text(reinterpret_cast<const char*>(block.data()) + field.offset, field.size);
   text.resize(std::min(text.find('\0'), text.size()));
   return text;
 }
 
 // Octal digits between spaces; nothing else.
-std::optional<std::uint64_t> number_in(Block block, Field field) {
+std::optional<std::uint64_t> number_in(Block block, HeaderField field) {
   std::string text = text_in(block, field);
   text.erase(0, std::min(text.find_first_not_of(' '), text.size()));
   text.resize(text.find_last_not_of(' ') + 1);

@@ -358,5 +358,57 @@ TEST(Strategy, UnknownNamesListTheKnownOnes) {
   EXPECT_THROW(algorithm_of(find_strategy("allreduce"), "zigzag"), ConfigError);
 }
 
+TEST(Strategy, GradientsAreAddedUpOverWorkersThatKeepStepWithTheSameParameters) {
+  net::run_as_threads(net::Medium::memory, 2, kPatience, [](net::Transport& t) {
+    const collectives::Communicator all(t);
+    for (const char* name : {"allreduce", "ring", "reduce-broadcast", "ps-sync", "hybrid"}) {
+      EXPECT_EQ(finite_options(find_strategy(name), {}, all).summed_over, 2) << name;
+    }
+    for (const char* name : {"local", "local-sgd", "easgd", "hogwild", "ps-async", "ps-ssp"}) {
+      EXPECT_EQ(finite_options(find_strategy(name), {}, all).summed_over, 1) << name;
+    }
+  });
+}
+
+TEST(Strategy, SaysHowManyServersThereAreAndWhatTheyDo) {
+  net::run_as_threads(net::Medium::memory, 1, kPatience, [](net::Transport& t) {
+    const collectives::Communicator all(t);
+    Tuning tuning = tuning_of({"ps-sync", net::Medium::memory, 3, 2}, {});
+    const auto said = [&] { return describe(find_strategy("ps-sync"), all, tuning, 1000); };
+    EXPECT_EQ(said(), "2 servers that update");
+    tuning.servers.policy.backup = 1;
+    EXPECT_EQ(said(), "2 servers that update, 1 backup");
+    tuning.servers = {.servers = 1, .role = ps::Role::mean};
+    tuning.local_aggregation = true;
+    EXPECT_EQ(said(), "1 server that only average, one push a host");
+  });
+}
+
+// Steps between two meetings exchange nothing, and say so.
+TEST(Exchange, TimesOfAStepAreThoseOfItsOwnMeeting) {
+  net::run_as_threads(net::Medium::memory, 2, kPatience, [](net::Transport& t) {
+    collectives::Communicator all(t);
+    Net model;
+    const grad::Tables no_tables;
+    grad::Buckets buckets(model, kBucketBytes, [&](std::size_t bytes) { return all.allocate(bytes); });
+    Updater updater(buckets, no_tables, {.lr = 0.1});
+    observe::Trace trace(false, t.rank());
+    Tuning tuning = tuning_of({"local-sgd", net::Medium::memory, 2}, {.lr = 0.1});
+    tuning.sync_every = 2;
+    const auto exchange =
+        make_exchange(find_strategy("local-sgd"), {buckets, no_tables, updater, t, all, trace}, tuning);
+    exchange->start(0, false);
+    for (int step = 1; step <= 4; ++step) {
+      updater.begin_step(step, 0.1);
+      for (std::size_t b = 0; b < buckets.size(); ++b) {
+        for (const auto& slice : buckets.layout(b).slices) exchange->on_gradient(slice.param);
+      }
+      exchange->finish_step();
+      EXPECT_EQ(exchange->times().busy > Clock::duration::zero(), step % 2 == 0) << step;
+    }
+    exchange->finish(Afterwards::nothing);
+  });
+}
+
 }  // namespace
 }  // namespace tutti::exchange

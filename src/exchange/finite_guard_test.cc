@@ -264,6 +264,8 @@ bool all_numbers(const torch::Tensor& t) {
 
 // Workers keep step, and all have the same parameters.
 class FiniteTogether : public ::testing::TestWithParam<Case> {};
+class FiniteSums : public ::testing::TestWithParam<Case> {};
+class FiniteClipped : public ::testing::TestWithParam<Case> {};
 
 std::vector<Case> together() {
   std::vector<Case> all;
@@ -281,7 +283,24 @@ std::vector<Case> together() {
   return all;
 }
 
+std::vector<Case> several_workers() {
+  auto all = together();
+  std::erase_if(all, [](const Case& c) { return c.workers == 1; });
+  return all;
+}
+
+// Where servers update, workers clip alone, and the strategy is refused.
+std::vector<Case> clipped_together() {
+  auto all = together();
+  std::erase_if(all, [](const Case& c) { return c.strategy == "ps-sync" && c.role == ps::Role::update; });
+  return all;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, FiniteTogether, ::testing::ValuesIn(together()),
+                         [](const auto& p) { return name_of(p.param); });
+INSTANTIATE_TEST_SUITE_P(All, FiniteSums, ::testing::ValuesIn(several_workers()),
+                         [](const auto& p) { return name_of(p.param); });
+INSTANTIATE_TEST_SUITE_P(All, FiniteClipped, ::testing::ValuesIn(clipped_together()),
                          [](const auto& p) { return name_of(p.param); });
 
 // The step has left no trace: neither in it nor behind it.
@@ -326,15 +345,11 @@ TEST_P(FiniteTogether, AStepWithSuchALossIsSkippedByAllAndCounts) {
   expect_skipped({.where = GetParam(), .fault = Fault{.rank = last, .tensor = "", .value = kInf}});
 }
 
-TEST_P(FiniteTogether, NumbersThatWouldOverflowTogetherAreNotUsed) {
-  if (GetParam().workers == 1) return;
+TEST_P(FiniteSums, NumbersThatWouldOverflowTogetherAreNotUsed) {
   expect_skipped({.where = GetParam(), .fault = Fault{.value = std::numeric_limits<float>::max()}});
 }
 
-TEST_P(FiniteTogether, ClippedGradientsAreSkippedAlike) {
-  if (GetParam().servers > 0 && GetParam().role == ps::Role::update && GetParam().strategy != "hybrid") {
-    return;  // there workers clip alone, and the strategy is refused
-  }
+TEST_P(FiniteClipped, GradientsAreSkippedAlike) {
   expect_skipped({.where = GetParam(), .fault = Fault{}, .clip_norm = 0.1});
 }
 

@@ -98,7 +98,9 @@ WorkerJob read_job(int fd) {
 }
 
 net::StatusBoard open_board(const WorkerJob& job) {
-  return net::StatusBoard::open(duplicate(job.board_fd));
+  auto board = net::StatusBoard::open(duplicate(job.board_fd));
+  TUTTI_CHECK(board.ranks() == job.world, "a board for {} ranks in a job of {}", board.ranks(), job.world);
+  return board;
 }
 
 std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink& report) {

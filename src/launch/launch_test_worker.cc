@@ -84,6 +84,10 @@ int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
     ::raise(SIGSTOP);
   }
   if (job.payload.value("others", "") == "leave") return 0;
+  if (job.payload.value("others", "") == "go on") {
+    while (transport->board().dropped().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return 0;
+  }
   if (mode == "busy" && chosen) {
     evaluate(*transport, job.payload.at("batches"));
     return 0;
@@ -101,6 +105,9 @@ int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
 
 int main(int, char** argv) {
   const auto job = launch::read_job(std::atoi(argv[3]));
+  if (to_int(job.rank) == job.payload.value("rank", -1)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(job.payload.value("late_ms", 0)));
+  }
   observe::JsonlSink report(UniqueFd(job.report_fd), "report");
   const auto board = launch::open_board(job);
   const net::Heartbeat heartbeat(board, job.rank);

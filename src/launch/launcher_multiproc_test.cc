@@ -26,6 +26,7 @@ Listener listen_to(Seen& seen, const std::function<void(pid_t)>& on_pid = {}) {
           },
           [&seen, on_pid](Rank, const nlohmann::json& line) {
             const auto note = std::get<observe::Note>(observe::from_json(line));
+            if (!note.text.starts_with("pid ")) return;
             seen.pids.push_back(std::stoi(note.text.substr(4)));
             if (on_pid) on_pid(seen.pids.back());
           }};
@@ -95,6 +96,36 @@ TEST_P(Launcher, KilledRankEndsTheJobAndIsNamedWithTheOperation) {
   expect_all_gone(seen);
 }
 
+TEST_P(Launcher, KilledWorkerIsDroppedWhereTheOthersCanDoWithoutIt) {
+  Seen seen;
+  auto spec = job(GetParam(), 3, {{"mode", "kill"}, {"rank", 2}, {"others", "go on"}});
+  spec.survives_workers = true;
+  const Outcome o = run(spec, listen_to(seen));
+  EXPECT_EQ(o.exit_code, 0) << o.line;
+  EXPECT_EQ(o.line, "");
+  EXPECT_EQ(o.dropped, std::vector{Rank{2}});
+  expect_all_gone(seen);
+}
+
+TEST_P(Launcher, ServersAreRanksOfTheJobToo) {
+  Seen seen;
+  auto spec = job(GetParam(), 2, {{"mode", "fine"}});
+  spec.servers = 1;
+  const Outcome o = run(spec, listen_to(seen));
+  EXPECT_EQ(o.exit_code, 0) << o.line;
+  EXPECT_EQ(seen.pids.size(), 3U);
+  expect_all_gone(seen);
+}
+
+// As with a slow file system: until it shows life a process has as long as processes take to begin.
+TEST_P(Launcher, ProcessThatBeginsLateIsNotTakenForDead) {
+  Seen seen;
+  const Outcome o = run(
+      job(GetParam(), 2, {{"mode", "fine"}, {"rank", 1}, {"late_ms", 1500}}, std::chrono::milliseconds(500)),
+      listen_to(seen));
+  EXPECT_EQ(o.exit_code, 0) << o.line;
+}
+
 // Long before any deadline for work, which is longer than this test may take.
 TEST_P(Launcher, StoppedRankIsLostAndNamedWithWhatItWasDoing) {
   Seen seen;
@@ -158,6 +189,7 @@ TEST_P(Launcher, InterruptStopsEveryone) {
                         }));
   EXPECT_EQ(o.exit_code, 130);
   EXPECT_EQ(o.interrupted_by, SIGINT);
+  EXPECT_EQ(o.line, "interrupted by SIGINT; all 3 processes are stopped");
   expect_all_gone(seen);
 }
 

@@ -120,7 +120,7 @@ class DeepFam final : public Classifier {
   nn::Linear dense_;
 };
 
-std::vector<Field> fields_of(const ModelOptions& options) {
+std::vector<Field> deepfam_fields(const ModelOptions& options) {
   return {{"sequence", DType::i64, {kLength}, kLetters}, {"label", DType::i64, {}, options.classes}};
 }
 
@@ -139,7 +139,7 @@ ModelInfo deepfam() {
           .parameters = 5'218'310,
           .flops_per_sample = flops_with(86),
           .data = "gpcr",
-          .takes = fields_of,
+          .takes = deepfam_fields,
           .build = [](const ModelOptions& o) { return std::make_shared<DeepFam>(o); }};
 }
 

@@ -9,14 +9,14 @@ namespace {
 
 namespace nn = torch::nn;
 
-constexpr std::int64_t kNoise = 100, kHidden = 256, kSide = 28, kPixels = kSide * kSide;
+constexpr std::int64_t kNoise = 100, kUnits = 256, kSide = 28, kPixels = kSide * kSide;
 constexpr std::int64_t kClasses = 10;  // that the data has; nobody looks at them
 constexpr std::uint64_t kEvaluationSeed = 784;
 
 struct TwoLayers : nn::Module {
   TwoLayers(std::int64_t in, std::int64_t out)
-      : hidden(register_module("hidden", nn::Linear(in, kHidden))),
-        last(register_module("last", nn::Linear(kHidden, out))) {
+      : hidden(register_module("hidden", nn::Linear(in, kUnits))),
+        last(register_module("last", nn::Linear(kUnits, out))) {
     for (auto& layer : {hidden, last}) {
       nn::init::normal_(layer->weight, 0, std::sqrt(2.0 / static_cast<double>(layer->weight.size(1))));
       nn::init::zeros_(layer->bias);
@@ -90,7 +90,7 @@ class GanMnist final : public Model, public Generative {
 };
 
 constexpr std::int64_t weights_and_biases(std::int64_t in, std::int64_t out) {
-  return (in + 1) * kHidden + (kHidden + 1) * out;
+  return (in + 1) * kUnits + (kUnits + 1) * out;
 }
 
 Measures measures() {
@@ -103,8 +103,8 @@ Measures measures() {
 }  // namespace
 
 ModelInfo gan_mnist() {
-  constexpr double kGenerator = 2.0 * (kNoise * kHidden + kHidden * kPixels);
-  constexpr double kDiscriminator = 2.0 * (kPixels * kHidden + kHidden);
+  constexpr double kGenerator = 2.0 * (kNoise * kUnits + kUnits * kPixels);
+  constexpr double kDiscriminator = 2.0 * (kPixels * kUnits + kUnits);
   return {.name = "gan-mnist",
           .summary = "study D's networks against each other: a generator of digits and its judge",
           .parameters = weights_and_biases(kNoise, kPixels) + weights_and_biases(kPixels, 1),

@@ -111,18 +111,18 @@ void check(const ModelOptions& options) {
   }
 }
 
-std::vector<Field> fields_of(const ModelOptions& options) {
+std::vector<Field> lstm_lm_fields(const ModelOptions& options) {
   check(options);
   return {{"tokens", DType::i64, {options.unroll + 1}, options.vocabulary}};
 }
 
-std::shared_ptr<Model> make(const ModelOptions& options) {
+std::shared_ptr<Model> make_lstm_lm(const ModelOptions& options) {
   check(options);
   return std::make_shared<LstmLm>(options);
 }
 
 // Of the mean loss a word.
-Measures measures() {
+Measures lstm_lm_measures() {
   const auto perplexity = [](const Score& sums) { return std::exp(sums.loss / sums.samples); };
   return {.counts = 1, .figures = {mean_loss(), share("accuracy", 0), {"perplexity", true, perplexity}}};
 }
@@ -153,9 +153,9 @@ ModelInfo lstm_lm() {
           .parameters = kParameters,
           .flops_per_sample = kFlops,
           .data = "wikitext-2",
-          .measures = measures(),
-          .takes = fields_of,
-          .build = make};
+          .measures = lstm_lm_measures(),
+          .takes = lstm_lm_fields,
+          .build = make_lstm_lm};
 }
 
 }  // namespace tutti::models

@@ -48,8 +48,8 @@ struct Sequence {
   std::int64_t length;
 };
 
-struct Shape {
-  Shape(const Tensor& letters, const Tensor& table)
+struct ScanShape {
+  ScanShape(const Tensor& letters, const Tensor& table)
       : sequences(letters.size(0)),
         width(table.size(0)),
         alphabet(table.size(1)),
@@ -70,14 +70,14 @@ Sequence sequence_of(const Tensor& letters, const Tensor& lengths, std::int64_t 
 }
 
 // The rows of some motifs, one after the other.
-std::vector<Lanes> pack(const Tensor& table, const Shape& s, std::int64_t first) {
+std::vector<Lanes> pack(const Tensor& table, const ScanShape& s, std::int64_t first) {
   std::vector<Lanes> rows;
   for (std::int64_t row = 0; row < s.rows(); ++row)
     rows.push_back(load<Lanes>(table.data_ptr<float>() + row * s.motifs + first));
   return rows;
 }
 
-[[gnu::always_inline]] inline void score(const Sequence& q, std::int64_t window, const Shape& s,
+[[gnu::always_inline]] inline void score(const Sequence& q, std::int64_t window, const ScanShape& s,
                                          const Lanes* table, Lanes& sum) {
   const std::int64_t places = std::min(s.width, q.length - window);
   for (std::int64_t j = 0; j < places; ++j) {
@@ -91,7 +91,7 @@ struct Scores {  // of one sequence
   Places at;
 };
 
-TUTTI_SIMD_CLONES void scan(const Sequence& q, const Shape& s, const Lanes* table, Scores& of) {
+TUTTI_SIMD_CLONES void scan(const Sequence& q, const ScanShape& s, const Lanes* table, Scores& of) {
   for (Floats& best : of.best.v) best = best - std::numeric_limits<float>::infinity();
   const std::int64_t windows = s.windows_of(q);
   for (std::int64_t w = 0; w < windows; ++w) {
@@ -118,8 +118,9 @@ struct Slopes {
   Lanes shift, scale;
 };
 
-TUTTI_SIMD_CLONES void scan_back(const Sequence& q, const Shape& s, const Lanes* table, const Slopes& slopes,
-                                 const Lanes& to_best, const Places& at, Lanes* to_table) {
+TUTTI_SIMD_CLONES void scan_back(const Sequence& q, const ScanShape& s, const Lanes* table,
+                                 const Slopes& slopes, const Lanes& to_best, const Places& at,
+                                 Lanes* to_table) {
   const std::int64_t windows = s.windows_of(q);
   for (std::int64_t w = 0; w < windows; ++w) {
     Lanes y;
@@ -139,7 +140,7 @@ TUTTI_SIMD_CLONES void scan_back(const Sequence& q, const Shape& s, const Lanes*
 // In blocks of motifs, each by one of libtorch's number of threads: no sum is shared. They are our own:
 // at::parallel_for computes alone in code that is not compiled for OpenMP.
 template <typename Work>
-void for_blocks(const Shape& s, const Work& work) {
+void for_blocks(const ScanShape& s, const Work& work) {
   const std::int64_t blocks = s.motifs / kLanes;
   std::atomic<std::int64_t> next{0};
   const auto take = [&] {
@@ -159,7 +160,7 @@ class Scan : public torch::autograd::Function<Scan> {
  public:
   static variable_list forward(AutogradContext* context, const Tensor& letters, const Tensor& lengths,
                                const Tensor& table) {
-    const Shape s(letters, table);
+    const ScanShape s(letters, table);
     const Tensor best = torch::empty({s.sequences, s.motifs});
     const Tensor at = torch::empty({s.sequences, s.motifs}, torch::kInt32);
     const Tensor sums = torch::zeros({2, s.motifs}, torch::kFloat64);
@@ -190,7 +191,7 @@ class Scan : public torch::autograd::Function<Scan> {
     const Tensor& letters = saved[0];
     const Tensor& table = saved[2];
     const Tensor& at = saved[3];
-    const Shape s(letters, table);
+    const ScanShape s(letters, table);
     const auto count = static_cast<double>(s.sequences * s.windows);
     const Tensor to_best = or_zeros(gradients[0], {s.sequences, s.motifs});
     const Tensor scale = or_zeros(gradients[2], {s.motifs}) * (2 / count);
@@ -230,7 +231,7 @@ Sequences::Sequences(const Tensor& of, std::int64_t alphabet, std::int64_t paddi
 MotifScores scan_motifs(const Sequences& sequences, const Tensor& table) {
   const auto scores =
       Scan::apply(sequences.letters, sequences.lengths, table.to(torch::kFloat32).contiguous());
-  const Shape s(sequences.letters, table);
+  const ScanShape s(sequences.letters, table);
   return {scores[0], scores[1], scores[2], s.sequences * s.windows};
 }
 

@@ -15,9 +15,9 @@ Tensor rows_of(const Tensor& x) {
   return x.contiguous(torch::MemoryFormat::ChannelsLast).permute({0, 2, 3, 1});
 }
 
-struct Shape {
+struct PatchShape {
   std::int64_t images, height, width, channels, filters, kernel;
-  Shape(const Tensor& input, const Tensor& weight)
+  PatchShape(const Tensor& input, const Tensor& weight)
       : images(input.size(0)),
         height(input.size(2) - weight.size(2) + 1),
         width(input.size(3) - weight.size(3) + 1),
@@ -29,7 +29,7 @@ struct Shape {
 };
 
 // positions x patch.
-Tensor patches_of(const Tensor& input, const Shape& s) {
+Tensor patches_of(const Tensor& input, const PatchShape& s) {
   const Tensor rows = rows_of(input);
   const std::int64_t line = rows.size(2) * s.channels;
   return rows
@@ -38,12 +38,12 @@ Tensor patches_of(const Tensor& input, const Shape& s) {
       .reshape({s.positions(), s.patch()});
 }
 
-Tensor matrix_of(const Tensor& weight, const Shape& s) {
+Tensor matrix_of(const Tensor& weight, const PatchShape& s) {
   return rows_of(weight).reshape({s.filters, s.patch()});
 }
 
 // Adds every patch back to where it was taken, run by run.
-TUTTI_SIMD_CLONES void add_patches(const float* patch, float* image, const Shape& s) {
+TUTTI_SIMD_CLONES void add_patches(const float* patch, float* image, const PatchShape& s) {
   const std::int64_t run = s.kernel * s.channels;
   const std::int64_t line = (s.width + s.kernel - 1) * s.channels;
   for (std::int64_t n = 0; n < s.images; ++n, image += (s.height + s.kernel - 1) * line) {
@@ -59,7 +59,7 @@ TUTTI_SIMD_CLONES void add_patches(const float* patch, float* image, const Shape
 }
 
 // The transpose of patches_of.
-Tensor scatter_patches(const Tensor& patches, const Shape& s) {
+Tensor scatter_patches(const Tensor& patches, const PatchShape& s) {
   const Tensor rows = torch::zeros({s.images, s.height + s.kernel - 1, s.width + s.kernel - 1, s.channels});
   add_patches(patches.data_ptr<float>(), rows.data_ptr<float>(), s);
   return rows.permute({0, 3, 1, 2});
@@ -77,7 +77,7 @@ class PatchConv : public torch::autograd::Function<PatchConv> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& input, const Tensor& weight,
                         const Tensor& bias) {
-    const Shape s(input, weight);
+    const PatchShape s(input, weight);
     const Tensor patches = patches_of(input, s);
     context->save_for_backward({input, weight, patches});
     const Tensor out = torch::addmm(bias, patches, matrix_of(weight, s).t());
@@ -88,7 +88,7 @@ class PatchConv : public torch::autograd::Function<PatchConv> {
     const auto saved = context->get_saved_variables();
     const Tensor& input = saved[0];
     const Tensor& weight = saved[1];
-    const Shape s(input, weight);
+    const PatchShape s(input, weight);
     const Tensor out = rows_of(gradients[0]).reshape({s.positions(), s.filters});
     const auto type = out.scalar_type();  // under autocast not that of weight and patches
     Tensor to_input;

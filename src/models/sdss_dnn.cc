@@ -28,7 +28,7 @@ class SdssDnn final : public Classifier {
   nn::Linear dense1_, dense2_, dense3_, dense4_;
 };
 
-std::vector<Field> fields_of(const ModelOptions& options) {
+std::vector<Field> sdss_dnn_fields(const ModelOptions& options) {
   return {{"features", DType::f32, {kBands}}, {"label", DType::i64, {}, options.classes}};
 }
 
@@ -41,7 +41,7 @@ ModelInfo sdss_dnn() {
           .parameters = 25'731,
           .flops_per_sample = 2.0 * (kBands * kWide + kWide * kWide + kWide * kNarrow + kNarrow * 3),
           .data = "sdss",
-          .takes = fields_of,
+          .takes = sdss_dnn_fields,
           .build = [](const ModelOptions& o) { return std::make_shared<SdssDnn>(o); }};
 }
 

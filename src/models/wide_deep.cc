@@ -8,7 +8,7 @@ namespace F = torch::nn::functional;
 
 namespace {
 
-std::vector<Field> fields_of(const ModelOptions&) {
+std::vector<Field> wide_deep_fields(const ModelOptions&) {
   return {{"numbers", DType::f32, {WideDeep::kNumbers}},
           {"categories", DType::i64, {WideDeep::kCategories}, WideDeep::kRows},
           {"click", DType::f32, {}}};
@@ -71,7 +71,7 @@ ModelInfo wide_deep() {
       .flops_per_sample = WideDeep::kFlops,
       .data = "criteo",
       .measures = measures(),
-      .takes = fields_of,
+      .takes = wide_deep_fields,
       .build = [](const ModelOptions&) { return std::make_shared<WideDeep>(); }};
 }
 

@@ -116,6 +116,8 @@ Outcome train(net::Medium medium, const ServerOptions& o, int partitions, int st
     Client client(t, o, contents, {{dense, room.all.first(16), dense}}, {{table, room.all.subspan(16)}});
     if (rank == 0) client.start(0, {});
     together.arrive_and_wait();
+    client.take_busy_time();
+    const auto begin = Clock::now();
     for (int step = 1; step <= steps; ++step) {
       const auto rows = write_gradients(rank, step, client);
       client.pull_rows(0, rows);  // what forward reads
@@ -132,6 +134,8 @@ Outcome train(net::Medium medium, const ServerOptions& o, int partitions, int st
       client.wait(0);
       client.wait_rows();
     }
+    const auto busy = client.take_busy_time();
+    EXPECT_LE(busy, Clock::now() - begin) << "what is under way at once counts once";
     client.leave();
     together.arrive_and_wait();
     if (rank == 0) outcome.bytes_sent = client.bytes_sent();
@@ -242,10 +246,11 @@ TEST_P(SparseServers, NextSessionGoesOnWithTheStateUnderOtherPartitions) {
   for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(ended[i], expected[i], 1e-5) << i;
 }
 
-// A server reads gradients where a worker says that they lie, but nowhere outside that worker's memory.
-TEST(SharedRows, GradientsOutsideTheWorkersMemoryAreRefused) {
+// A server refuses what no client of ours sends: this header and this row.
+void expect_refused(net::Medium medium, const std::function<Header(net::Transport&)>& header,
+                    std::uint32_t row) {
   const ServerOptions o{.workers = 1, .first_server = 1, .servers = 1, .policy = {.workers = 1}};
-  net::run_as_threads(net::Medium::memory, 2, kPatience, [&](net::Transport& t) {
+  net::run_as_threads(medium, 2, kPatience, [&](net::Transport& t) {
     if (t.rank() == Rank{1}) {
       EXPECT_THROW(serve(t, o), ProtocolError);
       return;
@@ -254,12 +259,47 @@ TEST(SharedRows, GradientsOutsideTheWorkersMemoryAreRefused) {
     const Room room(t);
     Client client(t, o, {.tables = {{"words", kRows, kWidth}}}, {}, {{table, room.all.subspan(16)}});
     client.start(0, {});
-    const std::uint64_t end = t.peer_memory()->arena(t.rank()).size();
-    const Header header{.verb = Verb::push_rows, .slot = 1, .memory_at = end - (kWidth - 1) * sizeof(float)};
-    const std::uint32_t row = 0;
-    net::send(t, Rank{1}, std::as_bytes(std::span(&header, 1)), {"pushing"});
+    const Header sent = header(t);
+    net::send(t, Rank{1}, std::as_bytes(std::span(&sent, 1)), {"pushing"});
     net::send(t, Rank{1}, std::as_bytes(std::span(&row, 1)), {"pushing"});
   });
+}
+
+// It reads gradients where a worker says that they lie, but nowhere outside that worker's memory.
+TEST(SharedRows, GradientsOutsideTheWorkersMemoryAreRefused) {
+  const auto half_outside = [](net::Transport& t) {
+    const std::uint64_t end = t.peer_memory()->arena(t.rank()).size();
+    return Header{.verb = Verb::push_rows, .slot = 1, .memory_at = end - (kWidth - 1) * sizeof(float)};
+  };
+  expect_refused(net::Medium::memory, half_outside, 0);
+}
+
+TEST_P(SparseServers, TimeOfPiecesAndOfRowsUnderWayIsCounted) {
+  const ServerOptions o{.workers = 1, .first_server = 1, .servers = 1, .policy = {.workers = 1}};
+  net::run_as_threads(GetParam(), 2, kPatience, [&](net::Transport& t) {
+    if (t.rank() == Rank{1}) return (void)serve(t, o);
+    std::vector<float> table(kRows * kWidth), dense(16);
+    const Room room(t);
+    Client client(
+        t, o, {.model = {{"dense", {16}, "float32"}}, .buckets = {16}, .tables = {{"words", kRows, kWidth}}},
+        {{dense, room.all.first(16), dense}}, {{table, room.all.subspan(16)}});
+    client.start(0, {});
+    client.push(0, 0.1);
+    client.wait(0);
+    EXPECT_GT(client.take_busy_time(), Clock::duration::zero());
+    client.push_rows(0, write_gradients(0, 1, client), 0.1);
+    client.expect_rows(0, {});
+    client.wait_rows();
+    EXPECT_GT(client.take_busy_time(), Clock::duration::zero());
+    EXPECT_EQ(client.take_busy_time(), Clock::duration::zero());
+    client.leave();
+    client.say_goodbye();
+  });
+}
+
+TEST_P(SparseServers, RowJustPastTheEndIsRefused) {
+  expect_refused(
+      GetParam(), [](net::Transport&) { return Header{.verb = Verb::push_rows, .slot = 1}; }, kRows);
 }
 
 TEST_P(SparseServers, AsyncAndSspApplyEveryWorkersRows) {

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Samples of a node: as many as a picture can show, fewer where there are many runs.
-constexpr std::size_t kMostPoints = 4000;
+constexpr std::size_t kMostPointsOfNodes = 4000;
 constexpr std::size_t kFewestPoints = 60;
 
 std::vector<Cell> read_cells(const fs::path& path) {
@@ -64,7 +64,7 @@ nlohmann::json details(const Cell& cell, const fs::path& run, std::size_t runs) 
   nlohmann::json json = cell;
   if (cell.summary.is_null()) return json;
   json["metrics"] = read_metrics(run);
-  json["nodes"] = read_nodes(run, std::max(kFewestPoints, kMostPoints / runs));
+  json["nodes"] = read_nodes(run, std::max(kFewestPoints, kMostPointsOfNodes / runs));
   json["schedules"] = schedules_of(cell.summary);
   return json;
 }

@@ -148,6 +148,11 @@ std::vector<Case> cases() {
     c.local_aggregation = true;
     c.optimizer = "momentum";
   }));
+  // 20,000 = 3 x 3 x 2,222 + 2: in every fourth step two workers have a sample and the third has none.
+  all.push_back(with("fewerSamplesThanWorkers", [](auto& c) {
+    c.batch = 2222;
+    c.optimizer = "momentum";
+  }));
   // One worker that nobody disturbs makes plain steps, whatever the rule of consistency.
   for (const char* strategy : {"ps-async", "ps-ssp"}) {
     std::string name = strategy;

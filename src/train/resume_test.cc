@@ -89,6 +89,17 @@ TEST_F(Resume, TakesARunFolderOrOneStepOfIt) {
   EXPECT_EQ(from_step.config.out, c.out);
   step.resume += "/";
   EXPECT_EQ(prepared(step).setup.config.out, c.out);
+  const fs::path by_a_detour = root() / "data" / ".." / "run";
+  EXPECT_EQ(run_folder_of(checkpoint::step_folder(by_a_detour, 4)), by_a_detour) << "as it was written";
+}
+
+TEST_F(Resume, ReadsTheSettingsOfARunOrSaysThatThereIsNone) {
+  const auto c = config();
+  run(c);
+  EXPECT_EQ(config_of_run(c.out).model, "rnn-mnist");
+  const std::string nowhere = (root() / "data").string();
+  EXPECT_EQ(refusal<DataError>([&] { config_of_run(nowhere); }),
+            "--resume " + nowhere + ": no finished checkpoint there");
 }
 
 TEST_F(Resume, FromAnEarlierStepEndsWithTheSameBitsAndSetsTheOldSeriesAside) {

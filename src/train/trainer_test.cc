@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "base/scratch_folder.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/diff.h"
@@ -227,8 +228,11 @@ TEST_F(TrainerTest, ResumedRunEndsWithTheSameBitsAsAnUndisturbedOne) {
   train_here(c);
   c.resume = c.out;
   c.steps = 25;
-  const auto resumed = train_here(c);
+  const auto again = fixture::run(prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup);
+  const auto& resumed = again.summary;
   EXPECT_EQ(resumed["parameters_sha256"], whole["parameters_sha256"]);
+  EXPECT_DOUBLE_EQ(resumed["steps_per_second"], resumed["gradients_per_second"]) << "of the steps made here";
+  EXPECT_TRUE(again.events.of<observe::Note>().empty()) << again.events.of<observe::Note>()[0].text;
   EXPECT_TRUE(checkpoint::diff(checkpoint::open_any(folder_.path() / "whole"),
                                checkpoint::open_any(folder_.path() / "half"))
                   .identical());
@@ -276,6 +280,7 @@ TEST_F(TrainerTest, ResumedWorkersAllBeginWithTheSavedStatistics) {
   const auto whole = train_here(c);
   for (const int step : {4, 5}) remove_tree(checkpoint::step_folder(c.out, step));
   ASSERT_EQ(checkpoint::latest(c.out)->step, 2);
+  EXPECT_FALSE(checkpoint::load_replica(checkpoint::latest(c.out)->path, 1)) << "it would be rank 0's again";
   c.resume = c.out;
   EXPECT_EQ(train_here(c)["replicas_sha256"], whole["replicas_sha256"]);
 }
@@ -377,6 +382,29 @@ TEST_F(TrainerTest, BadInputIsRefusedBeforeAnythingIsWritten) {
   expect_refused([](auto& c) { c.batch = 301; }, "larger than the data");
   expect_refused([](auto& c) { c.until = "perplexity=9"; }, "it has: loss, accuracy, top5");
   expect_refused([](auto& c) { c.resume = "/no/such/run"; }, "/no/such/run");
+  const auto colocated = [](int servers) {
+    return [servers](auto& c) {
+      c.strategy = "ps-sync";
+      c.workers = 2;
+      c.colocate = true;
+      c.servers = servers;
+    };
+  };
+  expect_refused(colocated(1), "--colocate puts a server into each of 2 workers, not 1");
+  auto fits = config("fits");
+  colocated(2)(fits);
+  EXPECT_EQ(prepare(fits, {{folder_.path() / "data"}, {}}, 1, "now").setup.config.servers, 2);
+}
+
+TEST_F(TrainerTest, CoresAreSharedOutUnlessThreadsAreAskedFor) {
+  const int cores = static_cast<int>(allowed_cores().size());
+  for (const int workers : {1, 2, 1000}) {
+    auto c = config("run", workers);
+    c.data = "synthetic";
+    c.threads = 0;
+    EXPECT_EQ(prepare(c, {}, std::nullopt, "now").setup.config.threads, std::max(1, cores / workers));
+    EXPECT_EQ(prepare(c, {}, 3, "now").setup.config.threads, 3);
+  }
 }
 
 TEST_F(TrainerTest, RunFolderThatCannotBeWrittenIsRefused) {

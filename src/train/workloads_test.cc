@@ -8,9 +8,7 @@
 #include "base/scratch_folder.h"
 #include "data/bars_fixture.h"
 #include "models/model.h"
-#include "net/inproc.h"
-#include "train/run_folder.h"
-#include "train/trainer.h"
+#include "train/run_fixture.h"
 
 namespace tutti::train {
 namespace {
@@ -21,25 +19,11 @@ struct Workload {
   std::int64_t image_size = 0;
   std::int64_t batch = 32;
   double lr = 0.001;
-  bool sparse = false;
 };
 
 void PrintTo(const Workload& workload, std::ostream* out) {
   *out << workload.model;
 }
-
-// Keeps the losses of rank 0.
-struct Losses final : observe::EventSink {
-  void emit(const observe::Event& event) override {
-    if (const auto* step = std::get_if<observe::StepDone>(&event)) all.push_back(step->loss);
-  }
-  double mean(std::size_t first, std::size_t last) const {
-    return std::accumulate(all.begin() + static_cast<std::ptrdiff_t>(first),
-                           all.begin() + static_cast<std::ptrdiff_t>(last), 0.0) /
-           static_cast<double>(last - first);
-  }
-  std::vector<double> all;
-};
 
 constexpr std::int64_t kSteps = 20;
 
@@ -73,23 +57,24 @@ class Workloads : public ::testing::TestWithParam<Workload> {
     return c;
   }
 
+  fixture::Finished run(const config::TrainConfig& c) const {
+    return fixture::run(prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup);
+  }
+
   void expect_to_learn(const config::TrainConfig& c) const {
-    const auto prepared = prepare(c, {{folder_.path() / "data"}, {}}, 1, "now");
-    make_run_folder(prepared.setup);
-    Losses losses;
-    nlohmann::json summary;
-    const config::TrainConfig& resolved = prepared.setup.config;
-    net::run_as_threads(net::Medium::memory, resolved.workers + resolved.servers, std::chrono::seconds(200),
-                        [&](net::Transport& t) {
-                          if (to_int(t.rank()) >= resolved.workers) return serve(prepared.setup, t);
-                          Losses unheard;
-                          const bool first = to_int(t.rank()) == 0;
-                          const auto s = train(prepared.setup, t, first ? losses : unheard);
-                          if (first) summary = s;
-                        });
-    ASSERT_EQ(losses.all.size(), static_cast<std::size_t>(kSteps));
-    EXPECT_LT(losses.mean(kSteps - 5, kSteps), losses.mean(0, 5)) << c.strategy;
+    const auto done = run(c);
+    std::vector<double> losses;
+    for (const auto& step : done.events.of<observe::StepDone>()) losses.push_back(step.loss);
+    ASSERT_EQ(losses.size(), static_cast<std::size_t>(kSteps));
+    const auto mean_of_five = [&](auto first) { return std::accumulate(first, first + 5, 0.0) / 5; };
+    EXPECT_LT(mean_of_five(losses.end() - 5), mean_of_five(losses.begin())) << c.strategy;
+    expect_equal_replicas(done.summary);
+  }
+
+  static void expect_equal_replicas(const nlohmann::json& summary) {
+    ASSERT_EQ(summary.at("replicas_sha256").size(), summary.at("workers"));
     for (const auto& r : summary.at("replicas_sha256")) EXPECT_EQ(r, summary.at("parameters_sha256"));
+    EXPECT_NE(summary.at("parameters_sha256"), summary.at("initial_parameters_sha256"));
   }
 
  private:
@@ -100,38 +85,53 @@ TEST_P(Workloads, LearnsAlone) {
   expect_to_learn(config("local", 1));
 }
 
-TEST_P(Workloads, LearnsByAllReduce) {
-  expect_to_learn(config("allreduce", 2));
+// A sum of two has the same bits wherever it is formed, also of every layer, phase and statistic of these.
+TEST_P(Workloads, TwoWorkersEndWithTheSameBitsByAllReduceAndWithServers) {
+  std::vector<nlohmann::json> summaries;
+  for (const char* strategy : {"allreduce", "ps-sync"}) {
+    auto c = config(strategy, 2);
+    c.steps = 3;
+    c.no_sparse = true;
+    summaries.push_back(run(c).summary);
+    expect_equal_replicas(summaries.back());
+  }
+  EXPECT_EQ(summaries[0]["parameters_sha256"], summaries[1]["parameters_sha256"]);
 }
 
-TEST_P(Workloads, LearnsWithServers) {
+class SparseWorkloads : public Workloads {};
+
+TEST_P(SparseWorkloads, LearnWithRowsToServers) {
   expect_to_learn(config("ps-sync", 2));
 }
 
-TEST_P(Workloads, LearnsWithRowsToServersAndTheRestByAllReduce) {
-  if (GetParam().sparse) expect_to_learn(config("hybrid", 2));
+TEST_P(SparseWorkloads, LearnWithRowsToServersAndTheRestByAllReduce) {
+  expect_to_learn(config("hybrid", 2));
 }
 
+std::string name_of(const ::testing::TestParamInfo<Workload>& p) {
+  std::string name = p.param.model;
+  std::erase(name, '-');
+  return name;
+}
+
+const Workload kWideDeep{.model = "wide-deep", .batch = 256, .lr = 0.01};
+const Workload kLanguage{.model = "lstm-lm", .batch = 64, .lr = 0.01};
+
+INSTANTIATE_TEST_SUITE_P(All, SparseWorkloads, ::testing::Values(kWideDeep, kLanguage), name_of);
 INSTANTIATE_TEST_SUITE_P(
     All, Workloads,
-    ::testing::Values(Workload{.model = "mnist-cnn", .data = "mnist", .lr = 0.002},
-                      Workload{.model = "wide-deep", .batch = 256, .lr = 0.01, .sparse = true},
+    ::testing::Values(kWideDeep, kLanguage, Workload{.model = "mnist-cnn", .data = "mnist", .lr = 0.002},
                       Workload{.model = "rnn-mnist", .batch = 64, .lr = 0.01},
                       Workload{.model = "sdss-dnn", .batch = 64, .lr = 0.01},
                       Workload{.model = "gan-mnist", .data = "mnist", .batch = 64},
                       Workload{.model = "deepfam", .batch = 8},
-                      Workload{.model = "lstm-lm", .batch = 64, .lr = 0.01, .sparse = true},
                       Workload{.model = "alexnet-cifar", .image_size = 16, .batch = 64, .lr = 0.0003},
                       Workload{.model = "vgg16-cifar", .batch = 8},
                       Workload{.model = "resnet50-cifar", .image_size = 16, .batch = 8},
                       Workload{.model = "mobilenetv2-cifar", .image_size = 16},
                       Workload{.model = "resnet50", .image_size = 33, .batch = 12},
                       Workload{.model = "mobilenetv2", .image_size = 32, .batch = 64}),
-    [](const auto& p) {
-      std::string name = p.param.model;
-      std::erase(name, '-');
-      return name;
-    });
+    name_of);
 
 }  // namespace
 }  // namespace tutti::train
