@@ -32,9 +32,7 @@ function(tutti_test name label)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} tutti_test_flags GTest::gtest GTest::gtest_main)
-  # Tests of the program start many processes with deadlines: they get the machine to themselves.
-  string(COMPARE EQUAL ${label} e2e alone)
-  gtest_discover_tests(${name} PROPERTIES LABELS ${label} TIMEOUT 300 RUN_SERIAL ${alone} DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${name} PROPERTIES LABELS ${label} TIMEOUT 300 DISCOVERY_TIMEOUT 60)
 endfunction()
 
 # tutti_fuzz(room name...): name_fuzz.cc becomes fuzz_name, a libFuzzer program, where TUTTI_FUZZ asks for them.
