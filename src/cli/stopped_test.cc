@@ -140,6 +140,10 @@ struct Loss {
   std::size_t victim;
 };
 
+void PrintTo(const Loss& loss, std::ostream* out) {
+  *out << "rank " << loss.victim;
+}
+
 class DroppedWorker : public Stopped, public ::testing::WithParamInterface<Loss> {};
 
 TEST_P(DroppedWorker, IsNamedAndTheOthersGoOnToTheEnd) {
@@ -170,7 +174,12 @@ INSTANTIATE_TEST_SUITE_P(Strategies, DroppedWorker,
                                            Loss{{"--strategy", "ps-ssp", "--staleness", "2"}, 3},
                                            Loss{{"--strategy", "ps-sync", "--backup-workers", "1"}, 1},
                                            Loss{{"--strategy", "hogwild"}, 0},
-                                           Loss{{"--strategy", "hogwild"}, 2}));
+                                           Loss{{"--strategy", "hogwild"}, 2}),
+                         [](const auto& p) {
+                           std::string name = p.param.flags[1] + std::to_string(p.param.victim);
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace tutti

@@ -31,9 +31,14 @@ void verify(std::span<const float> values, int world, int iteration) {
   if (wrong > 0) throw RunError(fmt::format("all-reduce of {} elements: {} are wrong", values.size(), wrong));
 }
 
-// Seconds of each iteration, of the slowest rank.
-std::vector<double> time_iterations(collectives::Communicator& all, std::span<float> values, int iterations) {
-  std::vector<double> seconds;
+struct Timed {
+  std::vector<double> seconds;  // of each iteration, of the slowest rank
+  int verified = 0;             // iterations whose sum was right
+};
+
+Timed time_iterations(collectives::Communicator& all, std::span<float> values, int iterations) {
+  Timed timed;
+  auto& seconds = timed.seconds;
   const int me = to_int(all.rank());
   for (int i = 0; i < iterations; ++i) {
     fill(values, me, i);
@@ -42,9 +47,10 @@ std::vector<double> time_iterations(collectives::Communicator& all, std::span<fl
     all.all_reduce({values.data(), values.size(), DType::f32}, ReduceOp::sum, "benchmark");
     seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     verify(values, all.world(), i);
+    ++timed.verified;
   }
   all.all_reduce({seconds.data(), seconds.size(), DType::f64}, ReduceOp::max, "times");
-  return seconds;
+  return timed;
 }
 
 }  // namespace
@@ -63,7 +69,8 @@ nlohmann::json bench_allreduce(collectives::Communicator& all, const BenchSpec& 
         spec.iterations > 0
             ? spec.iterations
             : static_cast<int>(std::clamp(kSecondsARow / std::max(pilot, 1e-9), 10.0, 2000.0));
-    const double seconds = train::quantile(time_iterations(all, values, iterations), 0.5);
+    const Timed timed = time_iterations(all, values, iterations);
+    const double seconds = train::quantile(timed.seconds, 0.5);
     const auto choice = all.choice(collectives::Operation::all_reduce, bytes);
     rows.push_back({{"bytes", count * sizeof(float)},
                     {"seconds", seconds},
@@ -72,7 +79,7 @@ nlohmann::json bench_allreduce(collectives::Communicator& all, const BenchSpec& 
                     {"algorithm", name_of(choice.algorithm)},
                     {"reason", choice.reason},
                     {"iterations", iterations},
-                    {"verified", true},
+                    {"verified", timed.verified == iterations},
                     {"bytes_per_second", static_cast<double>(count * sizeof(float)) / seconds}});
   }
   return rows;

@@ -111,7 +111,10 @@ class Worker {
       throw RunError(
           fmt::format("after {} rounds {} of {} parameters are wrong", rounds_, wrong, parameters_.size()));
     }
+    verified_ = rounds_;
   }
+
+  bool verified() const { return verified_ == rounds_; }
 
  private:
   collectives::Communicator& workers_;
@@ -119,6 +122,7 @@ class Worker {
   std::span<float> gradients_;
   ps::Client client_;
   int rounds_ = 0;
+  int verified_ = -1;  // of these rounds
 };
 
 // A worker whose steps touch a few rows of one table: the same on every worker, so that their mean is known.
@@ -179,8 +183,10 @@ class RowWorker {
     }
     if (wrong > 0)
       throw RunError(fmt::format("{} of {} numbers of the table are wrong", wrong, table_.size()));
+    verified_ = step_;
   }
 
+  bool verified() const { return verified_ == step_; }
   std::uint64_t bytes_a_step() const { return bytes_a_step_; }
 
  private:
@@ -212,6 +218,7 @@ class RowWorker {
   std::vector<int> touched_;  // steps, by place
   ps::Client client_;
   std::uint64_t step_ = 1;
+  std::uint64_t verified_ = 0;  // before this step
   std::uint64_t bytes_a_step_ = 0;
 };
 
@@ -225,7 +232,7 @@ ps::ServerOptions options_of(const BenchPsSpec& spec) {
 
 // What every row says.
 nlohmann::json row_of(const BenchPsSpec& spec, const char* what, std::uint64_t bytes, double seconds,
-                      int iterations) {
+                      int iterations, bool verified) {
   return {{"bytes", bytes},
           {"seconds", seconds},
           {"ranks", spec.workers + spec.servers},
@@ -234,7 +241,7 @@ nlohmann::json row_of(const BenchPsSpec& spec, const char* what, std::uint64_t b
           {"transport", spec.transport},
           {"algorithm", what},
           {"iterations", iterations},
-          {"verified", true},
+          {"verified", verified},
           {"bytes_per_second", static_cast<double>(bytes) / seconds}};
 }
 
@@ -246,7 +253,7 @@ void add_rows(nlohmann::json& rows, Worker& worker, collectives::Communicator& w
     const int iterations = choose_rounds(workers, spec, pilot);
     const double seconds = worker.median(iterations, timed);
     worker.verify();
-    auto line = row_of(spec, what, bytes, seconds, iterations);
+    auto line = row_of(spec, what, bytes, seconds, iterations, worker.verified());
     line["memcpy_bytes_per_second"] = copy_rate;
     rows.push_back(std::move(line));
   };
@@ -266,7 +273,7 @@ void add_table_rows(nlohmann::json& rows, net::Transport& everyone, collectives:
     const double seconds = whole.median(iterations, step);
     whole.verify();
     whole.finish();
-    rows.push_back(row_of(spec, "dense table", bytes, seconds, iterations));
+    rows.push_back(row_of(spec, "dense table", bytes, seconds, iterations, whole.verified()));
   }
   const auto touched =
       std::max<std::size_t>(1, static_cast<std::size_t>(static_cast<double>(spec.table_rows) * spec.touch));
@@ -275,7 +282,7 @@ void add_table_rows(nlohmann::json& rows, net::Transport& everyone, collectives:
   const double seconds = few.median(iterations, touched);
   few.verify();
   few.finish();
-  auto line = row_of(spec, "sparse table", bytes, seconds, iterations);
+  auto line = row_of(spec, "sparse table", bytes, seconds, iterations, few.verified());
   line["touched_rows"] = touched;
   line["bytes_sent"] = few.bytes_a_step();
   rows.push_back(std::move(line));

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "lab/bench_allreduce.h"
 #include "net/inproc.h"
+#include "ps/server_fixture.h"
 
 namespace tutti::lab {
 namespace {
@@ -15,6 +17,34 @@ TEST(BenchAllreduce, RowsAreVerifiedAndSaySize) {
     EXPECT_EQ(rows[1]["ranks"], 3);
     EXPECT_EQ(rows[1]["verified"], true);
     EXPECT_GT(rows[1]["seconds"], 0.0);
+  });
+}
+
+// One bit of what arrives is another.
+class Flipping final : public ps::fixture::Passing {
+ public:
+  using Passing::Passing;
+  void transfer(std::span<const net::Outgoing> out, std::span<const net::Incoming> in,
+                const net::Activity& doing) override {
+    inner_.transfer(out, in, doing);
+    for (const auto& message : in) {
+      if (message.length >= kLarge) message.into[0] ^= std::byte{1};
+    }
+  }
+  static constexpr std::size_t kLarge = 1024;
+};
+
+TEST(BenchAllreduce, SumThatIsWrongIsNoResult) {
+  net::run_as_threads(net::Medium::sockets, 2, std::chrono::seconds(2), [](net::Transport& t) {
+    Flipping flipping(t);
+    collectives::Communicator all(t.rank() == Rank{1} ? static_cast<net::Transport&>(flipping) : t);
+    try {
+      bench_allreduce(all, {.sizes = {1 << 20}, .transport = "inproc", .iterations = 4});
+      ADD_FAILURE();
+    } catch (const RunError& e) {
+      const bool found = std::string(e.what()).find("are wrong") != std::string::npos;
+      EXPECT_EQ(found, t.rank() == Rank{1}) << e.what();
+    }
   });
 }
 

@@ -29,25 +29,6 @@ TEST(StatusBoard, ShowsEachRanksOwnWordsThroughAnotherMapping) {
   EXPECT_EQ(other.doing(Rank{1}), std::string(StatusBoard::kLongestText, 'x'));
 }
 
-TEST(StatusBoard, WordsAreNeverMixedWithThoseBefore) {
-  const auto board = StatusBoard::create(1);
-  const std::string texts[] = {std::string(StatusBoard::kLongestText, 'a'),
-                               std::string(StatusBoard::kLongestText, 'b')};
-  std::atomic<bool> enough = false;
-  std::thread speaker([&] {
-    for (std::size_t i = 0; !enough; ++i) board.say(Rank{0}, texts[i % 2]);
-  });
-  for (int i = 0; i < 200'000; ++i) {
-    const auto heard = board.doing(Rank{0});
-    if (!heard.empty() && heard != texts[0] && heard != texts[1]) {
-      ADD_FAILURE() << heard;
-      break;
-    }
-  }
-  enough = true;
-  speaker.join();
-}
-
 TEST(StatusBoard, DescriptorOfSomethingElseIsRefused) {
   EXPECT_THROW(StatusBoard::open(make_memory_file("small", 100)), RunError);
   EXPECT_THROW(StatusBoard::open(make_memory_file("zeros", 8192)), RunError);
