@@ -20,9 +20,10 @@ if(GTest_FOUND)
   target_precompile_headers(tutti_torch_test PRIVATE <torch/torch.h> <fmt/format.h> <gtest/gtest.h>)
 endif()
 
-# A room whose files nearly all see libtorch: as tutti_room, with the precompiled headers.
+# A room whose files nearly all see libtorch: as tutti_room, with the precompiled headers. Loading libtorch takes nearly
+# half a second, longer than most tests: they run by suite.
 function(tutti_torch_room room)
-  tutti_room(${room} ${ARGN} LIBRARIES tutti_torch)
+  tutti_room(${room} BY_SUITE ${ARGN} LIBRARIES tutti_torch)
   target_precompile_headers(tutti_${room} REUSE_FROM tutti_torch)
   if(TARGET ${room}_test)
     target_precompile_headers(${room}_test REUSE_FROM tutti_torch_test)
