@@ -12,6 +12,7 @@ foreach(folder IN LISTS TORCH_INCLUDE_DIRS)
     target_compile_definitions(tutti_torch PUBLIC FMT_HEADER_ONLY)
   endif()
 endforeach()
+set_target_properties(tutti_torch PROPERTIES POSITION_INDEPENDENT_CODE ON)  # as the rooms, which use these headers
 target_precompile_headers(tutti_torch PRIVATE <torch/torch.h> <fmt/format.h>)
 
 if(GTest_FOUND)

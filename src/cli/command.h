@@ -15,6 +15,7 @@ void add_compare(CLI::App& app, Action& action);
 void add_reproduce(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_emulate(CLI::App& app, Action& action);
+void add_launch(CLI::App& app, Action& action);
 void add_ckpt(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);

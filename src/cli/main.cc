@@ -57,6 +57,7 @@ int run(int argc, char** argv) {
   add_reproduce(app, action);
   add_report(app, action);
   add_bench(app, action);
+  add_launch(app, action);
   add_emulate(app, action);
   add_ckpt(app, action);
   add_data(app, action);

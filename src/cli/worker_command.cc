@@ -6,7 +6,6 @@
 
 #include "base/process.h"
 #include "cli/command.h"
-#include "cli/run_command.h"
 #include "lab/bench_allreduce.h"
 #include "lab/bench_ps.h"
 #include "lab/run.h"
@@ -158,8 +157,6 @@ int work(int fd) {
       bench(job, report);
     } else if (job.task == lab::kBenchPsTask) {
       bench_ps(job, report);
-    } else if (job.task == kCommandTask) {
-      become_command(job);
     } else {
       throw ConfigError(fmt::format("unknown task '{}'", job.task));
     }

@@ -1,6 +1,11 @@
 #include "config/environment.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
 #include <cstdlib>
+#include <sstream>
 
 #include "base/error.h"
 
@@ -11,6 +16,11 @@ std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody here sets the environment
   if (value == nullptr || *value == '\0') return std::nullopt;
   return value;
+}
+
+bool can_run(const std::string& path) {
+  struct stat about {};
+  return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode) && ::access(path.c_str(), X_OK) == 0;
 }
 
 }  // namespace
@@ -33,6 +43,34 @@ std::filesystem::path data_home() {
   if (const auto data = variable("TUTTI_DATA")) return *data;
   if (auto cache = cache_folder(); !cache.empty()) return cache;
   throw ConfigError("there is no folder for data: set TUTTI_DATA or HOME");
+}
+
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    if (can_run(name)) return name;
+    throw ConfigError(fmt::format("cannot run '{}': {}", name,
+                                  ::access(name.c_str(), F_OK) == 0
+                                      ? "it is no program, or may not be executed"
+                                      : "there is no such file"));
+  }
+  std::istringstream folders(variable("PATH").value_or("/usr/bin:/bin"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+    if (can_run(candidate)) return candidate;
+  }
+  throw ConfigError(fmt::format("cannot run '{}': there is no such program in $PATH", name));
+}
+
+std::optional<int> job_descriptor() {
+  const auto text = variable("TUTTI_JOB_FD");
+  if (!text) return std::nullopt;
+  int fd = -1;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), fd);
+  if (error != std::errc() || end != text->data() + text->size()) {
+    throw ConfigError(
+        fmt::format("TUTTI_JOB_FD is '{}', which is no descriptor; `tutti launch` sets it", *text));
+  }
+  return fd;
 }
 
 std::optional<int> omp_threads() {

@@ -20,4 +20,11 @@ std::filesystem::path data_home();
 // $OMP_NUM_THREADS as a positive number, if somebody set it.
 std::optional<int> omp_threads();
 
+// The path of a program as a shell would find it: by its name in $PATH, or as it is written if that has a
+// slash. Throws ConfigError if there is none that can be run.
+std::string find_program(const std::string& name);
+
+// The descriptor that `tutti launch` names in $TUTTI_JOB_FD, if a launcher has started this process.
+std::optional<int> job_descriptor();
+
 }  // namespace tutti::config

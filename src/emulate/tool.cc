@@ -64,7 +64,7 @@ std::string run_tool(const ToolRun& run) {
     arguments.insert(arguments.end(), {"-batch", fmt::format("/proc/self/fd/{}", commands.get())});
     inherit.push_back(commands.get());
   }
-  const auto child = launch::spawn(program, arguments, inherit, {}, run.network);
+  const auto child = launch::spawn(program, arguments, {.inherit = inherit, .network = run.network});
   std::string said;
   std::string complained;
   const bool ended = read_to_end(child.out, said, child.error, complained, Deadline::in(kPatience));

@@ -333,7 +333,7 @@ TEST(Exchange, RankThatDiesInMidStepEndsFinishStepOfTheOthers) {
     grad::Buckets buckets(model, kBucketBytes, [&](std::size_t bytes) { return all.allocate(bytes); });
     if (t.rank() == Rank{1}) return;
     const grad::Tables no_tables;
-    Updater updater(buckets, no_tables, {});
+    Updater updater(buckets, no_tables, optim::Settings{});
     observe::Trace trace(false, t.rank());
     const auto exchange =
         make_exchange(find_strategy("allreduce"), {buckets, no_tables, updater, t, all, trace}, {});
@@ -391,7 +391,7 @@ TEST(Exchange, TimesOfAStepAreThoseOfItsOwnMeeting) {
     Net model;
     const grad::Tables no_tables;
     grad::Buckets buckets(model, kBucketBytes, [&](std::size_t bytes) { return all.allocate(bytes); });
-    Updater updater(buckets, no_tables, {.lr = 0.1});
+    Updater updater(buckets, no_tables, optim::Settings{.lr = 0.1});
     observe::Trace trace(false, t.rank());
     Tuning tuning = tuning_of({"local-sgd", net::Medium::memory, 2}, {.lr = 0.1});
     tuning.sync_every = 2;

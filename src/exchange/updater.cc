@@ -8,22 +8,14 @@
 
 namespace tutti::exchange {
 
-Updater::Updater(grad::Buckets& buckets, const grad::Tables& tables, const optim::Settings& settings,
+Updater::Updater(grad::Buckets& buckets, const grad::Tables& tables, std::unique_ptr<Update> update,
                  double clip_norm, const FiniteOptions& finite)
     : buckets_(buckets),
       tables_(tables),
-      settings_(settings),
+      update_(std::move(update)),
+      slots_(update_->slots()),
       clip_norm_(clip_norm),
-      finite_(buckets, finite),
-      state_(static_cast<std::size_t>(optim::state_slots(settings))) {
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    for (auto& slot : state_) slot.emplace_back(buckets.layout(b).count);
-    auto& layers = layers_.emplace_back();
-    for (const grad::Slice& s : buckets.layout(b).slices) {
-      layers.push_back({s.first, s.count, buckets.dimensions_of(s.param) < 2});
-    }
-  }
-}
+      finite_(buckets, finite) {}
 
 void Updater::begin_step(std::int64_t t, double lr) {
   t_ = t;
@@ -40,7 +32,7 @@ void Updater::apply_own(std::size_t bucket) {
 }
 
 void Updater::take(std::size_t bucket, bool usable) {
-  if (!clips() && !finite_.skips()) return update(bucket);
+  if (!clips() && !finite_.skips() && update_->by_bucket()) return update({&bucket, 1});
   usable_ = usable_ && usable;
   if (clips()) squares_ += optim::sum_of_squares(buckets_.gradients(bucket));
   std::vector<std::size_t> phase;
@@ -58,8 +50,8 @@ void Updater::take(std::size_t bucket, bool usable) {
   const double factor = clips() ? take_clip_factor() : 1;
   for (const std::size_t b : phase) {
     if (factor < 1) optim::scale(buckets_.gradients(b), factor);
-    update(b);
   }
+  update(phase);
 }
 
 void Updater::clip() {
@@ -76,26 +68,13 @@ double Updater::take_clip_factor() {
   return gradient_norm_ > clip_norm_ ? clip_norm_ / gradient_norm_ : 1;
 }
 
-void Updater::update(std::size_t bucket) {
-  std::vector<std::span<float>> state;
-  for (auto& slot : state_) state.emplace_back(slot[bucket]);
-  const auto gradients = buckets_.gradients(bucket);
-  if (optim::needs_layers(settings_.kind)) {
-    optim::step_layers(settings_, lr_, t_, layers_[bucket], buckets_.parameters(bucket), gradients, state);
-  } else {
-    optim::step(settings_, lr_, t_, buckets_.parameters(bucket), gradients, state);
-  }
-  std::ranges::fill(gradients, 0.0F);
-}
-
-std::vector<std::span<float>> Updater::slot(int slot) {
-  std::vector<std::span<float>> flat;
-  for (auto& bucket : state_[static_cast<std::size_t>(slot)]) flat.emplace_back(bucket);
-  return flat;
+void Updater::update(std::span<const std::size_t> buckets) {
+  update_->step(buckets, t_, lr_);
+  for (const std::size_t b : buckets) std::ranges::fill(buckets_.gradients(b), 0.0F);
 }
 
 std::vector<std::span<float>> Updater::table_slot(int slot) {
-  table_state_.resize(state_.size());
+  table_state_.resize(slots_.size());
   auto& tables = table_state_[static_cast<std::size_t>(slot)];
   for (std::size_t t = tables.size(); t < tables_.size(); ++t) tables.emplace_back(tables_.values(t).size());
   return {tables.begin(), tables.end()};

@@ -1,12 +1,12 @@
-// An optimizer with its state, over buckets; for tables that servers update it keeps what they tell.
+// Takes in a step's gradients, bucket by bucket, and has the parameters updated when they may be; for tables
+// that servers update it keeps what they tell of the optimizer's state.
 #pragma once
 
 #include <vector>
 
 #include "exchange/finite_guard.h"
+#include "exchange/update.h"
 #include "grad/buckets.h"
-#include "optim/layerwise.h"
-#include "optim/step.h"
 #include "ps/client.h"
 
 namespace tutti::exchange {
@@ -15,8 +15,11 @@ namespace tutti::exchange {
 class Updater {
  public:
   // With `clip_norm` above 0 the gradient of all buckets together is at most so long when it is applied.
-  Updater(grad::Buckets& buckets, const grad::Tables& tables, const optim::Settings& settings,
+  Updater(grad::Buckets& buckets, const grad::Tables& tables, std::unique_ptr<Update> update,
           double clip_norm = 0, const FiniteOptions& finite = {});
+  Updater(grad::Buckets& buckets, const grad::Tables& tables, const optim::Settings& settings,
+          double clip_norm = 0, const FiniteOptions& finite = {})
+      : Updater(buckets, tables, flat_update(buckets, settings), clip_norm, finite) {}
 
   // Step `t`, counted from 1, is next, at this learning rate.
   void begin_step(std::int64_t t, double lr);
@@ -44,10 +47,10 @@ class Updater {
   // Of the step before, as it was before it was clipped; 0 where nothing is clipped or applied.
   double gradient_norm() const { return gradient_norm_; }
 
-  // The optimizer's memory of one slot, by bucket; slots and their names are in optim/step.h.
-  int slots() const { return static_cast<int>(state_.size()); }
-  std::string_view slot_name(int slot) const { return optim::slot_name(settings_, slot); }
-  std::vector<std::span<float>> slot(int slot);
+  // The optimizer's memory of one slot, by bucket (exchange/update.h).
+  int slots() const { return static_cast<int>(slots_.size()); }
+  std::string_view slot_name(int slot) const { return slots_[static_cast<std::size_t>(slot)].name; }
+  std::vector<std::span<float>> slot(int slot) { return slots_[static_cast<std::size_t>(slot)].buckets; }
   // The same for tables. The memory is taken by the first call: only who tells or learns the state needs it.
   std::vector<std::span<float>> table_slot(int slot);
   using State = std::vector<ps::StateSlot>;
@@ -55,22 +58,21 @@ class Updater {
 
  private:
   void take(std::size_t bucket, bool usable);
-  void update(std::size_t bucket);
+  void update(std::span<const std::size_t> buckets);
   double take_clip_factor();
 
   grad::Buckets& buckets_;
   const grad::Tables& tables_;
-  optim::Settings settings_;
+  const std::unique_ptr<Update> update_;
+  const std::vector<Update::Slot> slots_;
   double clip_norm_ = 0;
   double squares_ = 0;       // of the gradients that have come in this step
   std::size_t waiting_ = 0;  // buckets whose gradients have, of the phase
   bool usable_ = true;       // all of them are
   double gradient_norm_ = 0;
   FiniteGuard finite_;
-  std::vector<std::vector<optim::Layer>> layers_;  // by bucket
   std::int64_t t_ = 0;
   double lr_ = 0;
-  std::vector<std::vector<std::vector<float>>> state_;        // slot, bucket, element
   std::vector<std::vector<std::vector<float>>> table_state_;  // slot, table, element
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "grad/after_accumulation.h"
@@ -32,26 +33,40 @@ std::vector<BucketLayout> plan_buckets(std::span<const std::size_t> parameter_co
   return buckets;
 }
 
-Buckets::Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allocate& allocate_gradients,
-                 const Tables& without, const std::vector<std::string>& phases)
-    : phased_(phases.size() > 1) {
-  TUTTI_CHECK(!phased_ || without.size() == 0, "tables are exchanged once a step");
-  std::vector<std::size_t> counts;
-  std::vector<std::size_t> phase_of;
+std::vector<Parameter> trained_parameters(const torch::nn::Module& module, const Tables& without,
+                                          const std::vector<std::string>& phases) {
+  TUTTI_CHECK(phases.size() == 1 || without.size() == 0, "tables are exchanged once a step");
+  std::vector<Parameter> found;
+  std::unordered_set<const c10::TensorImpl*> seen;
   for (const auto& item : module.named_parameters()) {
-    if (without.contains(item.key())) continue;
-    TUTTI_CHECK(item.value().scalar_type() == torch::kFloat32 && item.value().device().is_cpu(), "{}",
-                item.key());
-    names_.push_back(item.key());
-    tensors_.push_back(item.value());
-    counts.push_back(static_cast<std::size_t>(item.value().numel()));
+    const bool again = !seen.insert(item.value().unsafeGetTensorImpl()).second;
+    if (again || !item.value().requires_grad() || without.contains(item.key())) continue;
     const auto phase =
         std::ranges::find_if(phases, [&](const std::string& begin) { return item.key().starts_with(begin); });
     TUTTI_CHECK(phase != phases.end(), "{} has no phase", item.key());
-    phase_of.push_back(static_cast<std::size_t>(phase - phases.begin()));
+    found.push_back({item.key(), item.value(), static_cast<std::size_t>(phase - phases.begin())});
+  }
+  return found;
+}
+
+Buckets::Buckets(std::vector<Parameter> parameters, std::size_t bucket_bytes,
+                 const Allocate& allocate_gradients) {
+  std::vector<std::size_t> counts;
+  std::vector<std::size_t> phase_of;
+  for (Parameter& p : parameters) {
+    if (p.tensor.scalar_type() != torch::kFloat32 || !p.tensor.device().is_cpu()) {
+      throw ConfigError(fmt::format("parameter {} is {} on {}; only float32 on the CPU can be exchanged",
+                                    p.name, c10::toString(p.tensor.scalar_type()), p.tensor.device().str()));
+    }
+    counts.push_back(static_cast<std::size_t>(p.tensor.numel()));
+    phase_of.push_back(p.phase);
+    phased_ = phased_ || p.phase > 0;
+    names_.push_back(std::move(p.name));
+    tensors_.push_back(std::move(p.tensor));
   }
   layouts_ = plan_buckets(counts, bucket_bytes, phase_of);
   bucket_of_.resize(tensors_.size());
+  views_.resize(tensors_.size());
 
   const torch::NoGradGuard no_grad;
   for (std::size_t b = 0; b < layouts_.size(); ++b) {
@@ -63,11 +78,14 @@ Buckets::Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allo
     for (const Slice& s : layouts_[b].slices) {
       const auto i = static_cast<std::size_t>(to_int(s.param));
       bucket_of_[i] = b;
+      // A view with gaps, or of one element many times, would not fit its place.
+      if (!tensors_[i].is_non_overlapping_and_dense()) tensors_[i].set_data(tensors_[i].data().contiguous());
       torch::Tensor place = storage_[b].as_strided(tensors_[i].sizes(), tensors_[i].strides(),
                                                    static_cast<std::int64_t>(s.first));
       place.copy_(tensors_[i]);
       tensors_[i].set_data(place);
-      tensors_[i].mutable_grad() = view(gradients_[b], s);
+      views_[i] = view(gradients_[b], s);
+      tensors_[i].mutable_grad() = views_[i];
     }
   }
 }
@@ -106,7 +124,28 @@ void Buckets::on_gradient(std::function<void(ParamId)> hook) {
   const auto shared = std::make_shared<std::function<void(ParamId)>>(std::move(hook));
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const ParamId id{static_cast<int>(i)};
-    accumulators_.push_back(call_after_accumulation(tensors_[i], [shared, id] { (*shared)(id); }));
+    accumulators_.push_back(call_after_accumulation(tensors_[i], [this, shared, id, i] {
+      bring_back(i);
+      (*shared)(id);
+    }));
+  }
+}
+
+// torch's zero_grad() may set gradients to none; backward then makes a tensor of its own.
+void Buckets::bring_back(std::size_t parameter) {
+  torch::Tensor& gradient = tensors_[parameter].mutable_grad();
+  if (!gradient.is_sparse() && gradient.data_ptr() == views_[parameter].data_ptr()) return;
+  const torch::NoGradGuard no_grad;
+  views_[parameter].copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+  gradient = views_[parameter];
+}
+
+void Buckets::clear_lost_gradients() {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    torch::Tensor& gradient = tensors_[i].mutable_grad();
+    if (gradient.defined()) continue;
+    const torch::NoGradGuard no_grad;
+    gradient = views_[i].zero_();
   }
 }
 

@@ -47,16 +47,31 @@ struct BucketLayout {
 std::vector<BucketLayout> plan_buckets(std::span<const std::size_t> parameter_counts,
                                        std::size_t bucket_bytes, std::span<const std::size_t> phases = {});
 
+// A tensor that is trained, and where in a step.
+struct Parameter {
+  std::string name;
+  torch::Tensor tensor;
+  std::size_t phase = 0;
+};
+
+// Those of a module that want gradients, each once, also where modules share it; but for those of `without`.
+// Each phase has the parameters whose names begin with its text and with none before it.
+std::vector<Parameter> trained_parameters(const torch::nn::Module& module, const Tables& without = {},
+                                          const std::vector<std::string>& phases = {""});
+
 class Buckets {
  public:
   // Where a bucket's gradients shall live: given bytes, returns zeroed memory that outlives the Buckets.
   using Allocate = std::function<std::span<std::byte>(std::size_t)>;
 
-  // Moves the module's parameters (float32, on the CPU) into buckets and makes their gradients views; those
-  // of `without` stay where they are. Each phase has the parameters whose names begin with its text and with
-  // none before it. The module outlives the Buckets.
-  Buckets(torch::nn::Module& module, std::size_t bucket_bytes, const Allocate& allocate_gradients,
-          const Tables& without = {}, const std::vector<std::string>& phases = {""});
+  // Moves these parameters into buckets and makes their gradients views. Throws ConfigError for one that is
+  // not of float32, on the CPU.
+  Buckets(std::vector<Parameter> parameters, std::size_t bucket_bytes, const Allocate& allocate_gradients);
+
+  // The same for all that a module trains (trained_parameters()).
+  Buckets(const torch::nn::Module& module, std::size_t bucket_bytes, const Allocate& allocate_gradients,
+          const Tables& without = {}, const std::vector<std::string>& phases = {""})
+      : Buckets(trained_parameters(module, without, phases), bucket_bytes, allocate_gradients) {}
 
   std::size_t size() const { return layouts_.size(); }
   const BucketLayout& layout(std::size_t bucket) const { return layouts_[bucket]; }
@@ -80,8 +95,13 @@ class Buckets {
   void move_parameters(std::size_t bucket, std::span<float> place, bool keep);
 
   // Calls hook(id) from backward, on its thread, each time a parameter's gradient is final. Call once; stays
-  // as long as the Buckets.
+  // as long as the Buckets. A gradient that backward has laid elsewhere, because somebody had set it to none,
+  // lies in its bucket again when the hook is called.
   void on_gradient(std::function<void(ParamId)> hook);
+
+  // Gradients that somebody has set to none, and that no backward has brought back, count as zero. Between
+  // steps.
+  void clear_lost_gradients();
 
   // A flat buffer laid out like `bucket`'s parameters (e.g. an optimizer's state), seen as named tensors of
   // the parameters' shapes; `flat` is by bucket. Views: writing to them writes the buffer.
@@ -90,13 +110,15 @@ class Buckets {
 
  private:
   torch::Tensor view(std::span<float> flat, const Slice& slice) const;
+  void bring_back(std::size_t parameter);
 
   std::vector<std::string> names_;
-  std::vector<torch::Tensor> tensors_;  // the module's parameters
+  std::vector<torch::Tensor> tensors_;  // the parameters
+  std::vector<torch::Tensor> views_;    // their gradients, in the buckets
   // Held, because a parameter refers to its accumulator only weakly and a hook goes with it.
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
   std::vector<BucketLayout> layouts_;
-  const bool phased_;
+  bool phased_ = false;
   std::vector<std::size_t> bucket_of_;
   std::vector<torch::Tensor> storage_;  // owns the parameters' memory
   std::vector<std::span<float>> parameters_;

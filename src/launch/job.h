@@ -38,6 +38,9 @@ struct WorkerJob {
   bool own_core = false;          // nobody else needs the core that waits: a short spin beats a sleep
 };
 
+// What tells a program of others, in its environment, which descriptor holds the description.
+inline constexpr const char* kJobVariable = "TUTTI_JOB_FD";
+
 // Writes the description to a memory file for a child to inherit. Throws RunError.
 UniqueFd write_job(const WorkerJob& job);
 

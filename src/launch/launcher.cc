@@ -155,7 +155,7 @@ class Job {
     pid_t pid = -1;
     std::unique_ptr<asio::posix::stream_descriptor> death = nullptr;
     Watch watch;
-    std::uint64_t glances = 0;  // at which it was not stopped; counted for programs of others
+    std::uint64_t glances = 0;  // at which it was not stopped; counted for who shows no life of its own
   };
 
   void start_all() {
@@ -211,8 +211,7 @@ class Job {
     for (const int fd : {job.segment_fd, job.local_segment_fd}) {
       if (fd >= 0) inherit.push_back(fd);
     }
-    Spawned child = spawn(spec_.program, {"worker", "--job-fd", std::to_string(description.get())}, inherit,
-                          cores, network);
+    Spawned child = spawn_process(job, description.get(), {inherit, spec_.environment, cores, network});
 
     const std::size_t i = workers_.size();
     ends_.push_back({.rank = job.rank, .server = to_int(job.rank) >= spec_.workers});
@@ -226,6 +225,21 @@ class Job {
     read_lines(std::move(child.error),
                [this, rank](const std::string& l) { listener_.on_output(rank, true, l); });
     read_lines(std::move(report_read), [this, i](const std::string& l) { on_report(i, l); });
+  }
+
+  Spawned spawn_process(const WorkerJob& job, int description, SpawnOptions options) const {
+    if (spec_.command.empty()) {
+      return spawn(spec_.program, {"worker", "--job-fd", std::to_string(description)}, options);
+    }
+    const bool one_host = spec_.places.empty();
+    for (const auto& [name, value] : {std::pair{kJobVariable, description},
+                                      {"RANK", to_int(job.rank)},
+                                      {"WORLD_SIZE", job.world},
+                                      {"LOCAL_RANK", one_host ? to_int(job.rank) : 0},
+                                      {"LOCAL_WORLD_SIZE", one_host ? job.world : 1}}) {
+      options.environment.push_back(fmt::format("{}={}", name, value));
+    }
+    return spawn(spec_.command[0], {spec_.command.begin() + 1, spec_.command.end()}, options);
   }
 
   void read_lines(UniqueFd fd, std::function<void(const std::string&)> on_line) {
@@ -350,12 +364,15 @@ class Job {
   }
 
   Vitals vitals_of(std::size_t i) {
-    if (!spec_.shows_life) {  // all that can be seen of a program of others is that it is not stopped
+    const Rank rank = ends_[i].rank;
+    if (!spec_.shows_life || !spec_.command.empty()) {
+      // All that can be seen of a program that shows no life is that it is not stopped. How long one of
+      // others works between two words to its peers is its own affair, so it is never stuck.
       std::uint64_t& glances = workers_[i].glances;
       if (!is_stopped(workers_[i].pid)) ++glances;
-      return {.beats = glances, .progress = glances};
+      const bool shows_life = board_.beats(rank) > 0 && !board_.signed_off(rank);
+      return {.beats = shows_life ? board_.beats(rank) : glances, .progress = glances};
     }
-    const Rank rank = ends_[i].rank;
     return {.beats = board_.beats(rank),
             .progress = board_.progress(rank),
             .waiting = board_.waiting(rank),

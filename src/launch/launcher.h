@@ -21,11 +21,15 @@ struct Place {
 };
 
 struct JobSpec {
-  std::string program;        // what to run; it gets "worker --job-fd N" as arguments
-  int workers = 1;            // ranks 0 to workers - 1, a process each
-  int servers = 0;            // the ranks after them
-  bool colocate = false;      // servers live in the workers' processes, which take both ranks
-  bool local_memory = false;  // workers share memory even where the transport is another
+  std::string program;  // what to run; it gets "worker --job-fd N" as arguments
+  // Instead of it a program of others, as a path, with its arguments. It is told its place by kJobVariable
+  // and by torchrun's RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE, and may show life or not.
+  std::vector<std::string> command = {};
+  std::vector<std::string> environment = {};  // "NAME=value", for all processes
+  int workers = 1;                            // ranks 0 to workers - 1, a process each
+  int servers = 0;                            // the ranks after them
+  bool colocate = false;                      // servers live in the workers' processes, which take both ranks
+  bool local_memory = false;                  // workers share memory even where the transport is another
   std::string task;
   nlohmann::json payload;
   std::string transport = "shm";  // "shm" or "tcp"
@@ -33,7 +37,7 @@ struct JobSpec {
   Clock::duration timeout = std::chrono::seconds(30);
   // A process that shows no life for so long is lost.
   Clock::duration heartbeat_timeout = std::chrono::seconds(2);
-  bool shows_life = true;         // false: no heartbeats, as of processes that become programs of others
+  bool shows_life = true;         // false: no heartbeats
   int busy_threads = 1;           // of a worker, at a time: ranks spin only if their cores are not needed
   Place meeting{};                // where ranks find each other, for "tcp"
   std::vector<Place> places;      // by process, for "tcp"; empty: all on loopback here

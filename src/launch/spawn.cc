@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -29,6 +31,7 @@ struct Pipe {
 struct Child {
   const char* program;
   char* const* argv;
+  char* const* envp;
   const std::vector<int>& inherit;
   const cpu_set_t* cores;
   int network;
@@ -50,26 +53,49 @@ struct Child {
     for (const int fd : inherit) ::fcntl(fd, F_SETFD, 0);
     if (cores != nullptr) ::sched_setaffinity(0, sizeof *cores, cores);
     if (network >= 0 && ::setns(network, CLONE_NEWNET) != 0) ::_exit(126);
-    ::execv(program, argv);
+    ::execve(program, argv, envp);
     ::_exit(127);
   }
 };
 
+// Ours with `changes`, each "NAME=value"; ends with a null.
+std::vector<char*> environment_with(const std::vector<std::string>& changes) {
+  std::vector<char*> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('=') + 1);
+    if (std::ranges::none_of(changes, [&](const std::string& c) { return c.starts_with(name); })) {
+      all.push_back(*entry);
+    }
+  }
+  for (const std::string& c : changes) all.push_back(const_cast<char*>(c.c_str()));
+  all.push_back(nullptr);
+  return all;
+}
+
 }  // namespace
 
 Spawned spawn(const std::string& program, const std::vector<std::string>& arguments,
-              const std::vector<int>& inherit, const std::vector<int>& cores, int network) {
+              const SpawnOptions& options) {
   std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
+  const std::vector<char*> envp = environment_with(options.environment);
   cpu_set_t set;
   CPU_ZERO(&set);
-  for (const int core : cores) CPU_SET(core, &set);
+  for (const int core : options.cores) CPU_SET(core, &set);
 
   Pipe out;
   Pipe error;
-  const Child child{program.c_str(), argv.data(),     inherit,           cores.empty() ? nullptr : &set,
-                    network,         out.write.get(), error.write.get(), ::getpid()};
+  const Child child{.program = program.c_str(),
+                    .argv = argv.data(),
+                    .envp = envp.data(),
+                    .inherit = options.inherit,
+                    .cores = options.cores.empty() ? nullptr : &set,
+                    .network = options.network,
+                    .out = out.write.get(),
+                    .error = error.write.get(),
+                    .parent = ::getpid()};
   const pid_t pid = ::fork();
   if (pid < 0) throw_errno("cannot start a worker");
   if (pid == 0) child.become();

@@ -15,11 +15,18 @@ struct Spawned {
   UniqueFd error;  // its standard error
 };
 
-// Starts program with arguments. The child keeps standard input from /dev/null, the `inherit` descriptors by
-// their numbers, dies with the calling thread's process, ignores terminal signals (it has a process group of
-// its own), runs on `cores` if there are any, and in the namespace of the descriptor `network` if there is
-// one. Throws RunError.
+struct SpawnOptions {
+  std::vector<int> inherit = {};  // descriptors that the child keeps, by their numbers
+  std::vector<std::string> environment =
+      {};                       // "NAME=value", beside ours and instead of what we have of these names
+  std::vector<int> cores = {};  // to run on; none: all
+  int network = -1;             // descriptor of the network namespace to live in; -1: ours
+};
+
+// Starts a program, given as a path, with arguments. The child's standard input is /dev/null. It dies with
+// the calling thread's process, and ignores terminal signals (it has a process group of its own). Throws
+// RunError.
 Spawned spawn(const std::string& program, const std::vector<std::string>& arguments,
-              const std::vector<int>& inherit, const std::vector<int>& cores = {}, int network = -1);
+              const SpawnOptions& options);
 
 }  // namespace tutti::launch

@@ -1,0 +1,37 @@
+# tutti as others use it: libtutti.so with its headers, for find_package(tutti) and pkg-config, and the program; `cpack`
+# makes a Debian package of them.
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# The room `library` is its face; of the others it takes what it needs. Only what has TUTTI_API can be seen from outside.
+add_library(tutti_shared SHARED $<TARGET_OBJECTS:tutti_library>)
+target_link_libraries(tutti_shared PRIVATE tutti_exchange tutti_launch tutti_config PUBLIC torch ${TORCH_LIBRARIES})
+target_compile_features(tutti_shared PUBLIC cxx_std_20)
+target_include_directories(tutti_shared INTERFACE
+  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+# Before 1.0 a minor version may change anything.
+set_target_properties(tutti_shared PROPERTIES OUTPUT_NAME tutti EXPORT_NAME tutti
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)
+install(TARGETS tutti_shared EXPORT tutti LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS tutti RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT tutti NAMESPACE tutti:: DESTINATION ${package} FILE tuttiTargets.cmake)
+configure_package_config_file(cmake/tuttiConfig.cmake.in tuttiConfig.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(tuttiConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tuttiConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/tuttiConfigVersion.cmake
+  DESTINATION ${package})
+configure_file(cmake/tutti.pc.in tutti.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tutti.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME tutti)
+set(CPACK_PACKAGE_CONTACT "tutti's engineers <tutti@example.invalid>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Distributed training of neural networks on libtorch: library and program")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libtorch-dev")
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
+include(CPack)

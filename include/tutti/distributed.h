@@ -1,0 +1,87 @@
+// A model and its optimizer as one of N: every process computes gradients of its own samples, and a strategy
+// makes one model of them.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tutti/export.h"
+#include "tutti/session.h"
+
+namespace tutti {
+
+struct DistributedOptions {
+  // local, ring, allreduce, reduce-broadcast, ps-sync, ps-async, ps-ssp, hybrid, hogwild, easgd, local-sgd:
+  // as `tutti train --strategy`.
+  std::string strategy = "allreduce";
+  int servers = 0;              // ps-*, hybrid: each lives in one of the processes; 0: in every one
+  int staleness = 3;            // ps-ssp: steps that a worker may be ahead
+  std::int64_t sync_every = 8;  // easgd, local-sgd: steps between meetings
+  double moving_rate = 0;       // easgd; 0: 0.9 / processes
+  double clip_norm = 0;         // the gradient is at most so long when it is applied; 0: as long as it is
+  bool skip_nonfinite = false;  // a step with a NaN in it is left out; else step() throws
+  std::size_t bucket_bytes = 1 << 20;  // gradients leave in portions of about this size
+};
+
+// While one lives, gradients add up here and nothing leaves.
+class NoSync;
+
+// One thread uses it; the session, the module and the optimizer outlive it. There may be several in a
+// program, of several models.
+//
+// From the constructor on parameters and gradients of the module are views of flat memory, and all processes
+// have those of rank 0. Gradients leave while backward still computes. step() takes the place of the
+// optimizer's own.
+//
+// SGD, Adam, AdamW, RMSprop and Adagrad of torch, with the same numbers for all parameters, run as flat
+// loops, on servers, too; the state is then kept here and not in the optimizer. Any other optimizer is called
+// as it is, once all gradients are there; a strategy whose servers update refuses it. Learning rates are read
+// from the optimizer in every step, so schedulers work.
+class TUTTI_API Distributed {
+ public:
+  // A collective call. Throws where the strategy does not exist or does not fit, saying why.
+  Distributed(Session& session, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
+              const DistributedOptions& options = {});
+  // Finishes, unless an exception is on its way.
+  ~Distributed();
+  Distributed(const Distributed&) = delete;
+  Distributed& operator=(const Distributed&) = delete;
+
+  // Ends a step: waits for what is still on its way, and updates the parameters as the strategy promises. A
+  // parameter that has got no gradient in this step counts as zero here and as what the others have.
+  // Gradients are zero after it.
+  void step();
+
+  // For all but the last backward pass of a step, and for one whose gradients are thrown away.
+  [[nodiscard]] NoSync no_sync();
+
+  // A collective call, after the last step: on return all processes have the same parameters. There are no
+  // steps after.
+  void finish();
+
+  // Of one process, so far.
+  std::int64_t steps() const;
+  std::uint64_t bytes_sent() const;
+
+ private:
+  friend class NoSync;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+class TUTTI_API NoSync {
+ public:
+  explicit NoSync(Distributed& training);
+  ~NoSync();
+  NoSync(const NoSync&) = delete;
+  NoSync& operator=(const NoSync&) = delete;
+
+ private:
+  Distributed& training_;
+};
+
+}  // namespace tutti

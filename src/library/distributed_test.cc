@@ -1,0 +1,402 @@
+#include "tutti/distributed.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <mutex>
+
+#include "base/error.h"
+#include "library/library_fixture.h"
+
+namespace tutti::library {
+namespace {
+
+namespace nn = torch::nn;
+
+// What ranks build differently, because each draws its own first weights: the constructor makes them equal.
+struct NetImpl : nn::Module {
+  explicit NetImpl(double first) {
+    hidden = register_module("hidden", nn::Linear(6, 5));
+    norm = register_module("norm", nn::BatchNorm1d(5));
+    out = register_module("out", nn::Linear(5, 3));
+    const torch::NoGradGuard no_grad;
+    for (auto& p : parameters()) {
+      p.copy_(torch::linspace(-first, first, p.numel()).sin().view_as(p));
+    }
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return out(torch::tanh(hidden(x))); }
+  nn::Linear hidden{nullptr};
+  nn::BatchNorm1d norm{nullptr};  // no gradient ever comes to it
+  nn::Linear out{nullptr};
+};
+TORCH_MODULE(Net);
+
+constexpr int kBatch = 4;
+constexpr int kSteps = 6;
+
+// Samples of a step, of all workers.
+torch::Tensor samples(int step, int world) {
+  return torch::sin(torch::arange(world * kBatch * 6, torch::kFloat32).view({world * kBatch, 6}) * 0.37F +
+                    static_cast<float>(step));
+}
+
+torch::Tensor loss_of(Net& net, const torch::Tensor& x) {
+  return (net->forward(x) - x.narrow(1, 0, 3)).square().mean();
+}
+
+using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>;
+
+template <typename Optimizer, typename Options>
+MakeOptimizer make(const Options& options) {
+  return
+      [options](std::vector<torch::Tensor> p) { return std::make_unique<Optimizer>(std::move(p), options); };
+}
+
+torch::Tensor flat(const std::vector<torch::Tensor>& parameters) {
+  std::vector<torch::Tensor> parts;
+  for (const auto& p : parameters) parts.push_back(p.detach().reshape({-1}));
+  return torch::cat(parts);
+}
+
+// One process, the samples of all, torch's own optimizer.
+torch::Tensor reference(int world, const MakeOptimizer& make_optimizer) {
+  Net net(1.0);
+  const auto optimizer = make_optimizer(net->parameters());
+  for (int s = 0; s < kSteps; ++s) {
+    optimizer->zero_grad();
+    // Torch leaves out what has no gradient; we do the same arithmetic for all.
+    loss_of(net, samples(s, world)).backward();
+    optimizer->step();
+  }
+  return flat(net->parameters());
+}
+
+// The same with a worker's share of the samples each; every rank's parameters in the end.
+std::vector<torch::Tensor> distributed(int world, net::Medium medium, const MakeOptimizer& make_optimizer,
+                                       const DistributedOptions& options) {
+  std::vector<torch::Tensor> results(static_cast<std::size_t>(world));
+  run_sessions(world, medium, [&](Session& session) {
+    Net net(session.rank() == 0 ? 1.0 : 2.0);
+    const auto optimizer = make_optimizer(net->parameters());
+    Distributed training(session, *net, *optimizer, options);
+    for (int s = 0; s < kSteps; ++s) {
+      optimizer->zero_grad();
+      loss_of(net, samples(s, world).narrow(0, session.rank() * kBatch, kBatch)).backward();
+      training.step();
+    }
+    training.finish();
+    EXPECT_EQ(training.steps(), kSteps);
+    results[static_cast<std::size_t>(session.rank())] = flat(net->parameters()).clone();
+  });
+  return results;
+}
+
+void expect_reference(const std::vector<torch::Tensor>& replicas, const torch::Tensor& expected) {
+  for (const auto& r : replicas) {
+    EXPECT_TRUE(torch::equal(r, replicas[0]));
+    EXPECT_TRUE(torch::allclose(r, expected, 1e-5, 1e-6)) << (r - expected).abs().max();
+  }
+}
+
+class KeepsStep : public testing::TestWithParam<std::tuple<std::string, int, net::Medium>> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Strategies, KeepsStep,
+    testing::Combine(testing::Values("ring", "allreduce", "reduce-broadcast", "ps-sync", "hybrid"),
+                     testing::Values(1, 2, 3), testing::Values(net::Medium::memory, net::Medium::sockets)),
+    [](const auto& i) {
+      std::string name = std::get<0>(i.param) + std::to_string(std::get<1>(i.param)) +
+                         (std::get<2>(i.param) == net::Medium::memory ? "memory" : "sockets");
+      std::erase(name, '-');
+      return name;
+    });
+
+TEST_P(KeepsStep, AsOneProcessWithAllSamples) {
+  const auto& [strategy, world, medium] = GetParam();
+  const auto adam = make<torch::optim::Adam>(torch::optim::AdamOptions(0.01));
+  expect_reference(distributed(world, medium, adam, {.strategy = strategy}), reference(world, adam));
+}
+
+TEST_P(KeepsStep, AlsoWithAnOptimizerThatWeDoNotKnow) {
+  const auto& [strategy, world, medium] = GetParam();
+  if (strategy == "hybrid") return;  // its servers must update: RefusesWithTheReason
+  const auto amsgrad = make<torch::optim::Adam>(torch::optim::AdamOptions(0.01).amsgrad(true));
+  expect_reference(distributed(world, medium, amsgrad, {.strategy = strategy}), reference(world, amsgrad));
+}
+
+TEST(Distributed, FewerServersThanWorkersAndSmallBuckets) {
+  const auto sgd = make<torch::optim::SGD>(torch::optim::SGDOptions(0.1).momentum(0.9));
+  expect_reference(
+      distributed(3, net::Medium::memory, sgd, {.strategy = "ps-sync", .servers = 1, .bucket_bytes = 64}),
+      reference(3, sgd));
+}
+
+TEST(Distributed, WithoutStepEveryGradientCountsAndAllEndEqual) {
+  const auto sgd = make<torch::optim::SGD>(torch::optim::SGDOptions(0.05));
+  const auto before = flat(Net(1.0)->parameters());
+  for (const std::string strategy : {"ps-async", "ps-ssp", "hogwild", "local-sgd", "easgd"}) {
+    const auto replicas = distributed(2, net::Medium::memory, sgd, {.strategy = strategy, .sync_every = 2});
+    EXPECT_TRUE(torch::equal(replicas[0], replicas[1])) << strategy;
+    EXPECT_GT((replicas[0] - before).abs().max().item<float>(), 0.01F) << strategy;
+  }
+  // One worker alone has no one to be late for.
+  for (const std::string strategy : {"ps-async", "ps-ssp", "local"}) {
+    expect_reference(distributed(1, net::Medium::memory, sgd, {.strategy = strategy}), reference(1, sgd));
+  }
+}
+
+TEST(Distributed, HeldBackGradientsAddUp) {
+  const auto adam = make<torch::optim::Adam>(torch::optim::AdamOptions(0.01));
+  std::vector<torch::Tensor> results(2);
+  run_sessions(2, net::Medium::memory, [&](Session& session) {
+    Net net(1.0);
+    const auto optimizer = adam(net->parameters());
+    Distributed training(session, *net, *optimizer);
+    for (int s = 0; s < kSteps; ++s) {
+      optimizer->zero_grad();
+      const auto mine = samples(s, 2).narrow(0, session.rank() * kBatch, kBatch);
+      {
+        const auto held = training.no_sync();
+        (loss_of(net, mine.narrow(0, 0, 1)) / 4).backward();
+      }
+      (loss_of(net, mine.narrow(0, 1, 3)) * 3 / 4).backward();
+      training.step();
+    }
+    results[static_cast<std::size_t>(session.rank())] = flat(net->parameters()).clone();
+  });
+  expect_reference(results, reference(2, adam));
+}
+
+TEST(Distributed, SecondGradientWithoutAStepIsRefusedByName) {
+  run_sessions(1, net::Medium::memory, [](Session& session) {
+    Net net(1.0);
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    Distributed training(session, *net, sgd);
+    loss_of(net, samples(0, 1)).backward();
+    try {
+      loss_of(net, samples(1, 1)).backward();
+      FAIL() << "was accepted";
+    } catch (const std::exception& e) {
+      EXPECT_NE(std::string(e.what()).find("out.bias has got a second gradient"), std::string::npos)
+          << e.what();
+    }
+  });
+}
+
+// zero_grad of newer libtorch does this by default.
+TEST(Distributed, GradientsSetToNoneComeBackIntoTheirBuckets) {
+  const auto adam = make<torch::optim::Adam>(torch::optim::AdamOptions(0.01));
+  std::vector<torch::Tensor> results(2);
+  run_sessions(2, net::Medium::memory, [&](Session& session) {
+    Net net(1.0);
+    const auto optimizer = adam(net->parameters());
+    Distributed training(session, *net, *optimizer);
+    for (int s = 0; s < kSteps; ++s) {
+      for (auto& p : net->parameters()) p.mutable_grad().reset();
+      loss_of(net, samples(s, 2).narrow(0, session.rank() * kBatch, kBatch)).backward();
+      training.step();
+    }
+    results[static_cast<std::size_t>(session.rank())] = flat(net->parameters()).clone();
+  });
+  expect_reference(results, reference(2, adam));
+}
+
+TEST(Distributed, ThrownAwayGradientsLeaveNothingBehind) {
+  run_sessions(1, net::Medium::memory, [](Session& session) {
+    Net net(1.0);
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    Distributed training(session, *net, sgd);
+    const auto before = flat(net->parameters()).clone();
+    {
+      const auto held = training.no_sync();
+      loss_of(net, samples(0, 1)).backward();
+    }
+    for (auto& p : net->parameters()) p.mutable_grad().reset();
+    training.step();
+    EXPECT_TRUE(torch::equal(flat(net->parameters()), before));
+  });
+}
+
+struct SharedAndFrozenImpl : nn::Module {
+  SharedAndFrozenImpl() {
+    first = register_module("first", nn::Linear(4, 4));
+    again = register_module("again", first.ptr());
+    frozen = register_module("frozen", nn::Linear(4, 4));
+    for (auto& p : frozen->parameters()) p.set_requires_grad(false);
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return again(frozen(first(x))); }
+  nn::Linear first{nullptr};
+  nn::Linear again{nullptr};
+  nn::Linear frozen{nullptr};
+};
+TORCH_MODULE(SharedAndFrozen);
+
+TEST(Distributed, SharedParametersCountOnceAndFrozenOnesBecomeRankZeros) {
+  std::mutex alone;  // torch draws first weights from one source
+  std::vector<torch::Tensor> results(2);
+  std::vector<torch::Tensor> frozen(2);
+  run_sessions(2, net::Medium::memory, [&](Session& session) {
+    auto net = [&] {
+      const std::scoped_lock lock(alone);
+      return SharedAndFrozen();
+    }();
+    torch::optim::SGD sgd(net->first->parameters(), 0.1);
+    Distributed training(session, *net, sgd);
+    const auto before = flat(net->first->parameters()).clone();
+    for (int s = 0; s < 3; ++s) {
+      sgd.zero_grad();
+      const auto mine = torch::full({2, 4}, static_cast<float>(s + session.rank()));
+      net->forward(mine).square().mean().backward();
+      training.step();
+    }
+    const auto r = static_cast<std::size_t>(session.rank());
+    results[r] = flat(net->first->parameters()).clone();
+    frozen[r] = flat(net->frozen->parameters()).clone();
+    EXPECT_FALSE(torch::equal(results[r], before));
+  });
+  EXPECT_TRUE(torch::equal(results[0], results[1]));
+  EXPECT_TRUE(torch::equal(frozen[0], frozen[1]));
+}
+
+TEST(Distributed, TwoModelsInOneProgram) {
+  const auto sgd = make<torch::optim::SGD>(torch::optim::SGDOptions(0.1));
+  std::vector<torch::Tensor> results(2);
+  run_sessions(2, net::Medium::memory, [&](Session& session) {
+    Net one(1.0);
+    Net two(1.0);
+    const auto first = sgd(one->parameters());
+    const auto second = sgd(two->parameters());
+    Distributed training(session, *one, *first, {.strategy = "ring"});
+    Distributed other(session, *two, *second, {.strategy = "ps-sync"});
+    for (int s = 0; s < kSteps; ++s) {
+      const auto mine = samples(s, 2).narrow(0, session.rank() * kBatch, kBatch);
+      (loss_of(one, mine) + loss_of(two, mine)).backward();
+      training.step();
+      other.step();
+    }
+    other.finish();
+    EXPECT_TRUE(torch::equal(flat(one->parameters()), flat(two->parameters())));
+    results[static_cast<std::size_t>(session.rank())] = flat(one->parameters()).clone();
+  });
+  expect_reference(results, reference(2, sgd));
+}
+
+struct WordsImpl : nn::Module {
+  WordsImpl() {
+    table = register_module("table", nn::Embedding(50, 4));
+    out = register_module("out", nn::Linear(4, 1));
+    const torch::NoGradGuard no_grad;
+    for (auto& p : parameters()) p.copy_(torch::linspace(-1, 1, p.numel()).view_as(p));
+  }
+  torch::Tensor forward(const torch::Tensor& words) { return out(table(words).mean(1)); }
+  nn::Embedding table{nullptr};
+  nn::Linear out{nullptr};
+};
+TORCH_MODULE(Words);
+
+torch::Tensor words_of(int step, int rank) {
+  return (torch::arange(12).view({3, 4}) * (step + 2) + rank * 7) % 50;
+}
+
+TEST(Distributed, EmbeddingsGoByRows) {
+  const auto expected = [] {
+    Words net;
+    torch::optim::SGD sgd(net->parameters(), 0.5);
+    for (int s = 0; s < kSteps; ++s) {
+      sgd.zero_grad();
+      net->forward(torch::cat({words_of(s, 0), words_of(s, 1)})).square().mean().backward();
+      sgd.step();
+    }
+    return flat(net->parameters());
+  }();
+  for (const std::string strategy : {"ps-sync", "hybrid"}) {
+    std::vector<torch::Tensor> results(2);
+    run_sessions(2, net::Medium::memory, [&](Session& session) {
+      Words net;
+      torch::optim::SGD sgd(net->parameters(), 0.5);
+      Distributed training(session, *net, sgd, {.strategy = strategy});
+      for (int s = 0; s < kSteps; ++s) {
+        sgd.zero_grad();
+        net->forward(words_of(s, session.rank())).square().mean().backward();
+        EXPECT_FALSE(net->table->weight.grad().defined()) << "rows have left";
+        training.step();
+      }
+      training.finish();
+      results[static_cast<std::size_t>(session.rank())] = flat(net->parameters()).clone();
+    });
+    expect_reference(results, expected);
+  }
+}
+
+TEST(Distributed, LearningRateIsTheOptimizersOfTheMoment) {
+  run_sessions(1, net::Medium::memory, [](Session& session) {
+    Net net(1.0);
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    Distributed training(session, *net, sgd);
+    const auto before = flat(net->parameters()).clone();
+    for (auto& group : sgd.param_groups()) group.options().set_lr(0);
+    loss_of(net, samples(0, 1)).backward();
+    training.step();
+    EXPECT_TRUE(torch::equal(flat(net->parameters()), before));
+  });
+}
+
+TEST(Distributed, ANumberThatIsNoneIsNamedOrLeftOut) {
+  run_sessions(2, net::Medium::memory, [](Session& session) {
+    Net net(1.0);
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    Distributed training(session, *net, sgd, {.skip_nonfinite = true});
+    const auto before = flat(net->parameters()).clone();
+    auto mine = samples(0, 1);
+    if (session.rank() == 1) mine = mine / 0;
+    loss_of(net, mine).backward();
+    training.step();
+    EXPECT_TRUE(torch::equal(flat(net->parameters()), before));
+  });
+  EXPECT_THROW(run_sessions(1, net::Medium::memory,
+                            [](Session& session) {
+                              Net net(1.0);
+                              torch::optim::SGD sgd(net->parameters(), 0.1);
+                              Distributed training(session, *net, sgd);
+                              loss_of(net, samples(0, 1) / 0).backward();
+                              training.step();
+                            }),
+               NonFinite);
+}
+
+void expect_refused(const std::string& why, const DistributedOptions& options,
+                    torch::ScalarType type = torch::kFloat32) {
+  run_sessions(2, net::Medium::memory, [&](Session& session) {
+    Net net(1.0);
+    net->to(type);
+    torch::optim::Adam amsgrad(net->parameters(), torch::optim::AdamOptions(0.1).amsgrad(true));
+    try {
+      const Distributed training(session, *net, amsgrad, options);
+      ADD_FAILURE() << options.strategy << " was accepted";
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
+    }
+  });
+}
+
+TEST(Distributed, RefusesWithTheReason) {
+  expect_refused("unknown strategy 'rings'", {.strategy = "rings"});
+  expect_refused("there are 2 processes", {.strategy = "local"});
+  expect_refused("cannot by this optimizer: it has amsgrad", {.strategy = "ps-async"});
+  expect_refused("cannot by this optimizer: it has amsgrad", {.strategy = "hybrid"});
+  expect_refused("3 servers for 2 processes", {.strategy = "ps-sync", .servers = 3});
+  expect_refused("sync_every is 0", {.strategy = "local-sgd", .sync_every = 0});
+  expect_refused("parameter hidden.weight is Double on cpu", {}, torch::kFloat64);
+}
+
+TEST(Distributed, RefusesAnOptimizerOfAnotherModule) {
+  run_sessions(1, net::Medium::memory, [](Session& session) {
+    Net net(1.0);
+    Net other(1.0);
+    torch::optim::SGD sgd(other->parameters(), 0.1);
+    EXPECT_THROW(Distributed(session, *net, sgd), ConfigError);
+  });
+}
+
+}  // namespace
+}  // namespace tutti::library

@@ -1,0 +1,26 @@
+// Sessions of ranks that are threads.
+#pragma once
+
+#include <functional>
+
+#include "library/member.h"
+#include "net/group.h"
+#include "net/inproc.h"
+#include "tutti/session.h"
+
+namespace tutti::library {
+
+// Runs body on `world` threads, each with its session. What a thread throws is thrown here, the lowest rank's
+// first.
+inline void run_sessions(int world, net::Medium medium, const std::function<void(Session&)>& body) {
+  const auto options = net::unpinned_options(world, std::chrono::seconds(20));
+  const auto secret = net::make_secret();
+  net::run_as_threads(medium, world, options, [&](net::Transport& transport) {
+    // The transport stays with who made it.
+    Session session(std::make_unique<Member>(std::make_unique<net::Group>(transport, world),
+                                             Connection{secret, "127.0.0.1", options}));
+    body(session);
+  });
+}
+
+}  // namespace tutti::library

@@ -1,0 +1,97 @@
+#include "library/member.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "launch/job.h"
+#include "net/group.h"
+#include "net/segment_transport.h"
+
+namespace tutti::library {
+namespace {
+
+// What this process starts in turn is none of the job.
+void close_on_exec(int fd) {
+  if (fd >= 0) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+std::unique_ptr<net::Transport> alone() {
+  return std::make_unique<net::SegmentTransport>(
+      std::make_shared<const net::Segment>(net::Segment::create(1)), Rank{0});
+}
+
+}  // namespace
+
+struct Member::Life {
+  explicit Life(const launch::WorkerJob& job)
+      : board(launch::open_board(job)),
+        heartbeat(board, job.rank),
+        report(UniqueFd(job.report_fd), "the launcher's pipe") {}
+
+  const net::StatusBoard board;
+  const net::Heartbeat heartbeat;
+  observe::JsonlSink report;
+};
+
+std::unique_ptr<Member> Member::join(std::optional<int> job_descriptor) {
+  if (!job_descriptor) return std::make_unique<Member>(alone(), Connection{});
+  const auto job = launch::read_job(*job_descriptor);
+  for (const int fd : {job.segment_fd, job.local_segment_fd, job.board_fd, job.report_fd}) close_on_exec(fd);
+  auto life = std::make_shared<Life>(job);
+  const Connection connection{job.secret,
+                              job.address.empty() ? "127.0.0.1" : job.address,
+                              {.timeout = job.timeout, .own_core = job.own_core}};
+  auto member = std::make_unique<Member>(launch::connect(job, life->report), connection);
+  member->life_ = std::move(life);
+  return member;
+}
+
+Member::Member(std::unique_ptr<net::Transport> transport, Connection connection)
+    : connection_(std::move(connection)),
+      transport_(std::move(transport)),
+      all_(std::make_unique<collectives::Communicator>(*transport_)),
+      without_staging_(all_->mark()) {}
+
+std::unique_ptr<World> Member::make_world(int servers) {
+  return library::make_world(*all_, transport_->peer_memory() != nullptr, servers, connection_);
+}
+
+std::unique_ptr<Member> Member::group(std::span<const int> ranks) {
+  std::vector<Rank> members;
+  for (const int r : ranks) {
+    if (r < 0 || r >= size())
+      throw ConfigError(fmt::format("a group names rank {}; there are 0 to {}", r, size() - 1));
+    if (std::ranges::count(ranks, r) > 1) throw ConfigError(fmt::format("a group names rank {} twice", r));
+    members.push_back(Rank{r});
+  }
+  if (std::ranges::find(ranks, rank()) == ranks.end())
+    throw ConfigError(fmt::format("rank {} makes a group that it is no member of", rank()));
+  net::Survivors some(*transport_, std::move(members));
+  collectives::Communicator among(some);
+  const auto world = library::make_world(among, transport_->peer_memory() != nullptr, 0, connection_);
+  auto member = std::make_unique<Member>(world->take_seat(among.rank()), connection_);
+  member->life_ = life_;
+  return member;
+}
+
+std::span<std::byte> Member::staging(std::size_t bytes) {
+  if (staging_.size() < bytes) {
+    all_->release(without_staging_);
+    staging_ = all_->allocate(std::max(bytes, 2 * staging_.size()));
+  }
+  return staging_.first(bytes);
+}
+
+void Member::tell(const std::exception& e) {
+  const auto failure = launch::failure_of(e);
+  if (!life_ || !failure.fault) return;
+  try {
+    life_->report.write_line(launch::to_json(failure));
+  } catch (const RunError&) {
+    // The launcher has gone; whoever catches `e` knows what it says.
+  }
+}
+
+}  // namespace tutti::library

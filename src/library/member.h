@@ -1,0 +1,62 @@
+// What stands behind a Session: the way to the other processes.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "library/world.h"
+#include "net/heartbeat.h"
+#include "observe/jsonl_sink.h"
+
+namespace tutti::library {
+
+// One thread uses it.
+class Member {
+ public:
+  // As the launcher's description says (launch/job.h); alone without one. Throws ConfigError, Timeout,
+  // PeerLost.
+  static std::unique_ptr<Member> join(std::optional<int> job_descriptor);
+
+  // Over a transport that is there.
+  Member(std::unique_ptr<net::Transport> transport, Connection connection);
+
+  int rank() const { return to_int(all_->rank()); }
+  int size() const { return all_->world(); }
+  collectives::Communicator& all() { return *all_; }
+  Clock::duration timeout() const { return connection_.options.timeout; }
+
+  std::unique_ptr<World> make_world(int servers);
+
+  // Some of the processes, ranked in the order given; called by these alone. Throws ConfigError.
+  std::unique_ptr<Member> group(std::span<const int> ranks);
+
+  // Memory that the communicator moves best; what is in it is free. A collective call with the same size.
+  std::span<std::byte> staging(std::size_t bytes);
+
+  // Runs `work`; where a peer is to blame for what it throws, the launcher is told, too, and can name the
+  // culprit.
+  template <typename Work>
+  auto tell_failure_of(const Work& work) {
+    try {
+      return work();
+    } catch (const std::exception& e) {
+      tell(e);
+      throw;
+    }
+  }
+
+ private:
+  struct Life;  // what this process shows the launcher
+  void tell(const std::exception& e);
+
+  const Connection connection_;
+  std::shared_ptr<Life> life_;
+  std::unique_ptr<net::Transport> transport_;
+  std::unique_ptr<collectives::Communicator> all_;
+  collectives::Communicator::Mark without_staging_;
+  std::span<std::byte> staging_;
+};
+
+}  // namespace tutti::library

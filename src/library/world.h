@@ -1,0 +1,36 @@
+// Another world of processes that already reach each other: connected apart from the one they have, so that
+// both can be used at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "collectives/communicator.h"
+#include "net/auth.h"
+#include "net/stream_transport.h"
+
+namespace tutti::library {
+
+// What a process needs to connect.
+struct Connection {
+  net::Secret secret{};                // the job's
+  std::string address = "127.0.0.1";   // where this process listens, for TCP
+  net::TransportOptions options = {};  // the board is each world's own
+};
+
+// Seats 0 to N - 1 are those of the N processes, and behind them are `servers` more, of which process r has
+// the seat N + r. In shared memory where the processes share theirs, else over TCP.
+class World {
+ public:
+  virtual ~World() = default;
+
+  // Takes one of this process's seats. Blocks until all of the world are taken, so a process with two takes
+  // each on a thread of its own. Throws Timeout, PeerLost, AuthError.
+  virtual std::unique_ptr<net::Transport> take_seat(Rank seat) = 0;
+};
+
+// A collective call.
+std::unique_ptr<World> make_world(collectives::Communicator& all, bool shares_memory, int servers,
+                                  const Connection& connection);
+
+}  // namespace tutti::library
