@@ -37,9 +37,8 @@ int main(int argc, char** argv) {
   tutti::Distributed distributed(session, *net, optimizer);
   auto training = prepared(MNIST::Mode::kTrain);
   const auto samples = training.size().value();
-  auto loader = torch::data::make_data_loader(
-      std::move(training),
-      torch::data::samplers::DistributedRandomSampler(samples, session.size(), session.rank()), 64);
+  torch::data::samplers::DistributedRandomSampler sampler(samples, session.size(), session.rank());
+  auto loader = torch::data::make_data_loader(std::move(training), std::move(sampler), 64);
   auto test = torch::data::make_data_loader(prepared(MNIST::Mode::kTest), 1000);
 
   for (int epoch = 1; epoch <= epochs; ++epoch) {
@@ -55,8 +54,7 @@ int main(int argc, char** argv) {
     const torch::NoGradGuard no_grad;
     std::int64_t right = 0;
     for (auto& batch : *test) right += (net(batch.data).argmax(1) == batch.target).sum().item<std::int64_t>();
-    if (session.rank() == 0)
-      std::cout << "epoch " << epoch << ": " << took.count() << " s, accuracy " << right / 10000.0
-                << std::endl;
+    if (session.rank() > 0) continue;
+    std::cout << "epoch " << epoch << ": " << took.count() << " s, accuracy " << right / 10000.0 << std::endl;
   }
 }

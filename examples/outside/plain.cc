@@ -34,8 +34,8 @@ int main(int argc, char** argv) {
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
   auto training = prepared(MNIST::Mode::kTrain);
   const auto samples = training.size().value();
-  auto loader =
-      torch::data::make_data_loader(std::move(training), torch::data::samplers::RandomSampler(samples), 64);
+  torch::data::samplers::RandomSampler sampler(samples);
+  auto loader = torch::data::make_data_loader(std::move(training), std::move(sampler), 64);
   auto test = torch::data::make_data_loader(prepared(MNIST::Mode::kTest), 1000);
 
   for (int epoch = 1; epoch <= epochs; ++epoch) {
