@@ -23,6 +23,10 @@ configure_package_config_file(cmake/tuttiConfig.cmake.in tuttiConfig.cmake INSTA
 write_basic_package_version_file(tuttiConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tuttiConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/tuttiConfigVersion.cmake
   DESTINATION ${package})
+set(torch_includes)
+foreach(folder IN LISTS TORCH_INCLUDE_DIRS)
+  string(APPEND torch_includes "-I${folder} ")
+endforeach()
 configure_file(cmake/tutti.pc.in tutti.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tutti.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

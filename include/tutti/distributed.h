@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tutti/export.h"
+#include "tutti/hook.h"
 #include "tutti/session.h"
 
 namespace tutti {
@@ -25,6 +26,12 @@ struct DistributedOptions {
   double clip_norm = 0;         // the gradient is at most so long when it is applied; 0: as long as it is
   bool skip_nonfinite = false;  // a step with a NaN in it is left out; else step() throws
   std::size_t bucket_bytes = 1 << 20;  // gradients leave in portions of about this size
+  // Processes may make different numbers of steps: one that calls finish() early goes on with the others,
+  // bringing nothing, until all have; means are over those that bring something. Costs a short message a
+  // step. Not for hybrid, easgd and local-sgd.
+  bool uneven_inputs = false;
+  // ring, allreduce, reduce-broadcast: how buckets travel (tutti/hook.h); none: as they are.
+  std::shared_ptr<Hook> hook = nullptr;
 };
 
 // While one lives, gradients add up here and nothing leaves.
@@ -34,8 +41,9 @@ class NoSync;
 // program, of several models.
 //
 // From the constructor on parameters and gradients of the module are views of flat memory, and all processes
-// have those of rank 0. Gradients leave while backward still computes. step() takes the place of the
-// optimizer's own.
+// have those of rank 0. When it is gone they lie in
+// memory of their own again, without gradients (under hogwild a graph from before must not be used then).
+// Gradients leave while backward still computes. step() takes the place of the optimizer's own.
 //
 // SGD, Adam, AdamW, RMSprop and Adagrad of torch, with the same numbers for all parameters, run as flat
 // loops, on servers, too; the state is then kept here and not in the optimizer. Any other optimizer is called

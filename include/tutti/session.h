@@ -4,7 +4,6 @@
 #include <torch/types.h>
 
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -57,7 +56,7 @@ class TUTTI_API Session {
   void broadcast(std::string& text, int root = 0);
 
   // Some of these processes as a session of their own, ranked in the order given. Called by these alone.
-  Session group(std::span<const int> ranks);
+  Session group(const std::vector<int>& ranks);
 
   // For the library itself.
   explicit Session(std::unique_ptr<library::Member> member);

@@ -13,4 +13,5 @@
 #pragma once
 
 #include "tutti/distributed.h"
+#include "tutti/hook.h"
 #include "tutti/session.h"

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "config/environment.h"
@@ -27,7 +28,11 @@ launch::JobSpec spec_of(const LaunchFlags& f) {
   job.timeout = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(f.timeout_s));
   job.busy_threads = 2;  // backward computes while the exchange waits
   // Left to itself each process would take all cores for its own loops.
-  if (f.processes > 1 && !config::omp_threads()) job.environment = {"OMP_NUM_THREADS=1"};
+  if (f.processes > 1 && !config::omp_threads()) {
+    const auto share =
+        std::max<std::size_t>(1, allowed_cores().size() / static_cast<std::size_t>(f.processes));
+    job.environment = {fmt::format("OMP_NUM_THREADS={}", share)};
+  }
   return job;
 }
 
@@ -56,7 +61,7 @@ void add_launch(CLI::App& app, Action& action) {
   command
       ->add_option("--timeout", flags->timeout_s,
                    "seconds that a wait for others may last while nobody in the job gets anything done")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
   command->add_flag("!--no-prefix", flags->prefix, "do not put \"[rank] \" before each line of output");
   command->add_option("command", flags->command, "after --: the program and its arguments")->required();

@@ -83,7 +83,7 @@ void Overlapped::average(std::size_t bucket) {
   updater_.finite().own_gradient(bucket);  // under skip what cannot be used travels on, so that all see it
   const auto begin = Clock::now();
   const auto gradients = buckets_.gradients(bucket);
-  average_(all_, {gradients.data(), gradients.size(), DType::f32},
+  average_(all_, bucket, {gradients.data(), gradients.size(), DType::f32},
            fmt::format("bucket {}, step {}", bucket, updater_.step()));
   trace_.add(observe::Lane::exchange, fmt::format("bucket {}", bucket), begin, Clock::now());
 }
@@ -124,13 +124,13 @@ void Overlapped::finish_step() {
   released_ = averaged_ = 0;
 }
 
-void average_by_all_reduce(collectives::Communicator& all, collectives::Buffer buffer,
+void average_by_all_reduce(collectives::Communicator& all, std::size_t /*bucket*/, collectives::Buffer buffer,
                            std::string_view label) {
   all.all_reduce(buffer, ReduceOp::average, label);
 }
 
-void average_by_reduce_and_broadcast(collectives::Communicator& all, collectives::Buffer buffer,
-                                     std::string_view label) {
+void average_by_reduce_and_broadcast(collectives::Communicator& all, std::size_t /*bucket*/,
+                                     collectives::Buffer buffer, std::string_view label) {
   all.reduce(buffer, ReduceOp::average, Rank{0}, label);
   all.broadcast(buffer, Rank{0}, label);
 }

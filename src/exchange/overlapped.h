@@ -29,9 +29,9 @@ namespace tutti::exchange {
 
 class Overlapped final : public Exchange {
  public:
-  // Replaces a buffer by its mean over all ranks, on each rank. Called on the communication thread.
-  using Average =
-      std::function<void(collectives::Communicator&, collectives::Buffer, std::string_view label)>;
+  // Replaces a bucket's buffer by its mean over all ranks, on each rank. Called on the communication thread.
+  using Average = std::function<void(collectives::Communicator&, std::size_t bucket, collectives::Buffer,
+                                     std::string_view label)>;
 
   // Makes a bucket's parameters from what its gradients' memory holds after that, and clears it. Called by
   // finish_step.
@@ -87,11 +87,11 @@ class Overlapped final : public Exchange {
 };
 
 // Averages by one all-reduce, with the communicator's algorithm.
-void average_by_all_reduce(collectives::Communicator& all, collectives::Buffer buffer,
+void average_by_all_reduce(collectives::Communicator& all, std::size_t bucket, collectives::Buffer buffer,
                            std::string_view label);
 
 // Study B's way: reduce to rank 0, average there, broadcast.
-void average_by_reduce_and_broadcast(collectives::Communicator& all, collectives::Buffer buffer,
-                                     std::string_view label);
+void average_by_reduce_and_broadcast(collectives::Communicator& all, std::size_t bucket,
+                                     collectives::Buffer buffer, std::string_view label);
 
 }  // namespace tutti::exchange

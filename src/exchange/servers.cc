@@ -183,9 +183,8 @@ AggregatedServers::AggregatedServers(const Parts& parts, const Tuning& tuning)
       options_(tuning.servers),
       inner_(
           parts.buckets, parts.updater, parts.workers,
-          [this](collectives::Communicator&, collectives::Buffer buffer, std::string_view label) {
-            push_and_pull(buffer, label);
-          },
+          [this](collectives::Communicator&, std::size_t bucket, collectives::Buffer buffer,
+                 std::string_view label) { push_and_pull(bucket, buffer, label); },
           parts.trace, [this](std::size_t bucket) { apply(bucket); }) {
   TUTTI_CHECK(parts.tables.size() == 0, "a host's workers do not add up rows");
   TUTTI_CHECK(!servers_update() || !parts.updater.finite().skips(),
@@ -204,13 +203,13 @@ void AggregatedServers::start(std::int64_t step, bool with_state) {
   inner_.start(step, with_state && !servers_update());
 }
 
-void AggregatedServers::push_and_pull(collectives::Buffer buffer, std::string_view label) {
+void AggregatedServers::push_and_pull(std::size_t bucket, collectives::Buffer buffer,
+                                      std::string_view label) {
   parts_.workers.reduce(buffer, collectives::ReduceOp::average, Rank{0}, label);
   if (client_) {
-    client_->push(next_, parts_.updater.lr());
-    client_->wait(next_);
+    client_->push(bucket, parts_.updater.lr());
+    client_->wait(bucket);
   }
-  next_ = (next_ + 1) % parts_.buckets.size();  // they come in order
   parts_.workers.broadcast(buffer, Rank{0}, label);
 }
 

@@ -94,14 +94,13 @@ class AggregatedServers final : public Exchange {
   nlohmann::json report() const override { return combine_reports(reports_); }
 
  private:
-  void push_and_pull(collectives::Buffer buffer, std::string_view label);
+  void push_and_pull(std::size_t bucket, collectives::Buffer buffer, std::string_view label);
   void apply(std::size_t bucket);
   bool servers_update() const { return options_.role == ps::Role::update; }
 
   const Parts parts_;
   const ps::ServerOptions& options_;
   std::optional<ps::Client> client_;  // rank 0's
-  std::size_t next_ = 0;              // bucket; the communication thread's
   std::vector<ps::ServerReport> reports_;
   Overlapped inner_;  // last: its thread uses all of the above
 };

@@ -103,9 +103,11 @@ std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& p
     return std::make_unique<ElasticAveraging>(p.buckets, p.updater, p.workers, tuning.sync_every,
                                               tuning.moving_rate, p.trace);
   }
-  const auto average =
-      strategy.name == "reduce-broadcast" ? average_by_reduce_and_broadcast : average_by_all_reduce;
-  return std::make_unique<Overlapped>(p.buckets, p.updater, p.workers, average, p.trace);
+  Overlapped::Average average = tuning.average;
+  if (!average) {
+    average = strategy.name == "reduce-broadcast" ? average_by_reduce_and_broadcast : average_by_all_reduce;
+  }
+  return std::make_unique<Overlapped>(p.buckets, p.updater, p.workers, std::move(average), p.trace);
 }
 
 std::vector<Collective> collectives_of(const Strategy& strategy, const collectives::Communicator& workers,

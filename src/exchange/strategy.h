@@ -1,6 +1,7 @@
 // Strategies by the names that people type.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,6 +56,10 @@ struct Tuning {
   double moving_rate = 0.1;        // easgd
   double clip_norm = 0;            // 0: gradients stay as long as they are
   OnNonFinite on_nonfinite = OnNonFinite::stop;
+  // ring, allreduce, reduce-broadcast: how a bucket becomes its mean, instead of the strategy's own way.
+  std::function<void(collectives::Communicator&, std::size_t bucket, collectives::Buffer,
+                     std::string_view label)>
+      average = nullptr;
 };
 
 // How a worker looks at numbers that may be none.

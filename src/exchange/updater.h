@@ -34,6 +34,10 @@ class Updater {
   // This worker's own gradients, at which nobody has looked. Throws NonFinite (exchange/finite_guard.h).
   void apply_own(std::size_t bucket);
 
+  // Means that are applied from now on are multiplied by this first: of workers some may have brought
+  // nothing.
+  void scale_means(double factor) { mean_factor_ = factor; }
+
   // The phase in progress is not applied, whatever its gradients are. Only where steps may be skipped.
   void veto() { usable_ = false; }
 
@@ -66,6 +70,7 @@ class Updater {
   const std::unique_ptr<Update> update_;
   const std::vector<Update::Slot> slots_;
   double clip_norm_ = 0;
+  double mean_factor_ = 1;
   double squares_ = 0;       // of the gradients that have come in this step
   std::size_t waiting_ = 0;  // buckets whose gradients have, of the phase
   bool usable_ = true;       // all of them are

@@ -3,29 +3,35 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "base/error.h"
+
 namespace tutti::grad {
 namespace {
 
 class AfterAccumulation final : public torch::autograd::FunctionPostHook {
  public:
-  explicit AfterAccumulation(std::function<void()> hook) : hook_(std::move(hook)) {}
+  explicit AfterAccumulation(std::shared_ptr<const std::function<void()>> hook) : hook_(std::move(hook)) {}
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
                                             const torch::autograd::variable_list&) override {
-    hook_();
+    if (*hook_) (*hook_)();
     return outputs;
   }
 
  private:
-  std::function<void()> hook_;
+  std::shared_ptr<const std::function<void()>> hook_;  // empty once nobody listens
 };
 
 }  // namespace
 
-std::shared_ptr<torch::autograd::Node> call_after_accumulation(const torch::Tensor& parameter,
-                                                               std::function<void()> hook) {
-  auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
-  accumulator->add_post_hook(std::make_unique<AfterAccumulation>(std::move(hook)));
-  return accumulator;
+AccumulationHook::AccumulationHook(const torch::Tensor& parameter, std::function<void()> hook)
+    : accumulator_(torch::autograd::impl::grad_accumulator(parameter)),
+      hook_(std::make_shared<std::function<void()>>(std::move(hook))) {
+  TUTTI_CHECK(accumulator_ != nullptr, "a parameter without gradients");
+  accumulator_->add_post_hook(std::make_unique<AfterAccumulation>(hook_));
+}
+
+AccumulationHook::~AccumulationHook() {
+  if (hook_) *hook_ = nullptr;
 }
 
 }  // namespace tutti::grad

@@ -7,9 +7,20 @@
 
 namespace tutti::grad {
 
-// Calls `hook` on backward's thread each time a gradient has been accumulated into `parameter`, as long as
-// the result is held.
-std::shared_ptr<torch::autograd::Node> call_after_accumulation(const torch::Tensor& parameter,
-                                                               std::function<void()> hook);
+// While it lives, `hook` is called on backward's thread each time a gradient has been accumulated into the
+// parameter, which wants gradients. Made and destroyed while no backward runs.
+class AccumulationHook {
+ public:
+  AccumulationHook(const torch::Tensor& parameter, std::function<void()> hook);
+  ~AccumulationHook();
+  AccumulationHook(AccumulationHook&&) = default;
+  AccumulationHook& operator=(AccumulationHook&&) = delete;
+
+ private:
+  // A parameter refers to its accumulator only weakly, and a hook goes with it; but a graph that somebody
+  // keeps may hold it longer than we live.
+  std::shared_ptr<torch::autograd::Node> accumulator_;
+  std::shared_ptr<std::function<void()>> hook_;
+};
 
 }  // namespace tutti::grad

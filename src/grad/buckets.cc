@@ -5,7 +5,6 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "grad/after_accumulation.h"
 
 namespace tutti::grad {
 namespace {
@@ -90,6 +89,16 @@ Buckets::Buckets(std::vector<Parameter> parameters, std::size_t bucket_bytes,
   }
 }
 
+Buckets::~Buckets() {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    tensors_[i].mutable_grad().reset();
+    const std::size_t bucket = bucket_of_[i];
+    const bool moved = parameters_[bucket].data() != storage_[bucket].data_ptr<float>();
+    if (moved) tensors_[i].set_data(tensors_[i].detach().clone());
+  }
+}
+
 torch::Tensor Buckets::view(std::span<float> flat, const Slice& s) const {
   const torch::Tensor& like = tensors_[static_cast<std::size_t>(to_int(s.param))];
   return torch::from_blob(flat.data() + s.first, like.sizes(), like.strides(), torch::kFloat32);
@@ -124,18 +133,22 @@ void Buckets::on_gradient(std::function<void(ParamId)> hook) {
   const auto shared = std::make_shared<std::function<void(ParamId)>>(std::move(hook));
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const ParamId id{static_cast<int>(i)};
-    accumulators_.push_back(call_after_accumulation(tensors_[i], [this, shared, id, i] {
+    hooks_.emplace_back(tensors_[i], [this, shared, id, i] {
       bring_back(i);
       (*shared)(id);
-    }));
+    });
   }
 }
 
 // torch's zero_grad() may set gradients to none; backward then makes a tensor of its own.
 void Buckets::bring_back(std::size_t parameter) {
   torch::Tensor& gradient = tensors_[parameter].mutable_grad();
-  if (!gradient.is_sparse() && gradient.data_ptr() == views_[parameter].data_ptr()) return;
   const torch::NoGradGuard no_grad;
+  if (!gradient.defined()) {  // a function of the user's gave none
+    gradient = views_[parameter].zero_();
+    return;
+  }
+  if (!gradient.is_sparse() && gradient.data_ptr() == views_[parameter].data_ptr()) return;
   views_[parameter].copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
   gradient = views_[parameter];
 }

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "grad/after_accumulation.h"
 #include "grad/tables.h"
 
 namespace tutti::grad {
@@ -73,11 +74,18 @@ class Buckets {
           const Tables& without = {}, const std::vector<std::string>& phases = {""})
       : Buckets(trained_parameters(module, without, phases), bucket_bytes, allocate_gradients) {}
 
+  // The parameters keep their values, in memory of their own, and have no gradients: what those lay in may be
+  // gone.
+  ~Buckets();
+  Buckets(const Buckets&) = delete;
+  Buckets& operator=(const Buckets&) = delete;
+
   std::size_t size() const { return layouts_.size(); }
   const BucketLayout& layout(std::size_t bucket) const { return layouts_[bucket]; }
   std::size_t bucket_of(ParamId id) const { return bucket_of_[static_cast<std::size_t>(to_int(id))]; }
   std::size_t parameter_count() const { return bucket_of_.size(); }
   const std::string& name_of(ParamId id) const { return names_[static_cast<std::size_t>(to_int(id))]; }
+  std::int64_t count_of(ParamId id) const { return tensors_[static_cast<std::size_t>(to_int(id))].numel(); }
   std::int64_t dimensions_of(ParamId id) const {
     return tensors_[static_cast<std::size_t>(to_int(id))].dim();
   }
@@ -115,8 +123,7 @@ class Buckets {
   std::vector<std::string> names_;
   std::vector<torch::Tensor> tensors_;  // the parameters
   std::vector<torch::Tensor> views_;    // their gradients, in the buckets
-  // Held, because a parameter refers to its accumulator only weakly and a hook goes with it.
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  std::vector<AccumulationHook> hooks_;
   std::vector<BucketLayout> layouts_;
   bool phased_ = false;
   std::vector<std::size_t> bucket_of_;

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/large_pages.h"
-#include "grad/after_accumulation.h"
 
 namespace tutti::grad {
 namespace {
@@ -57,7 +56,7 @@ std::span<float> Tables::values(std::size_t table) const {
 
 void Tables::on_gradient(const std::function<void(std::size_t)>& hook) {
   for (std::size_t i = 0; i < tables_.size(); ++i) {
-    tables_[i].accumulator = call_after_accumulation(tables_[i].weight, [hook, i] { hook(i); });
+    hooks_.emplace_back(tables_[i].weight, [hook, i] { hook(i); });
   }
 }
 
@@ -67,6 +66,10 @@ RowsTouched Tables::take_gradient(std::size_t table) const {
   const auto width = weight.size(1);
   if (!gradient.defined()) return {torch::empty({0}, torch::kInt64), torch::empty({0, width})};
   weight.mutable_grad().reset();
+  if (!gradient.is_sparse()) {  // the table is used as a matrix, too: any row may have one
+    const auto rows = gradient.abs().sum(1).nonzero().flatten();
+    return {rows, gradient.index_select(0, rows)};
+  }
   return {gradient._indices().flatten().contiguous(), gradient._values().contiguous()};
 }
 

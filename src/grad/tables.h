@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "grad/after_accumulation.h"
+
 namespace tutti::grad {
 
 // The names of the weights of all embedding layers of a module, in the order of its parameters.
@@ -50,10 +52,9 @@ class Tables {
   struct Table {
     std::string name;
     torch::Tensor weight;
-    // Held, because a parameter refers to its accumulator only weakly and a hook goes with it.
-    std::shared_ptr<torch::autograd::Node> accumulator = nullptr;
   };
   std::vector<Table> tables_;
+  std::vector<AccumulationHook> hooks_;
 };
 
 }  // namespace tutti::grad

@@ -1,8 +1,13 @@
 #include "tutti/distributed.h"
 
+#include <torch/optim/lbfgs.h>
+
 #include <algorithm>
 #include <exception>
+#include <map>
+#include <sstream>
 #include <thread>
+#include <typeinfo>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -11,7 +16,9 @@
 #include "exchange/table_rows.h"
 #include "library/member.h"
 #include "library/recognise.h"
+#include "library/tensors.h"
 #include "net/group.h"
+#include "optim/finite.h"
 
 namespace tutti {
 namespace {
@@ -66,9 +73,17 @@ Plan plan_of(const DistributedOptions& o, library::Member& member, const torch::
   if (o.servers < 0 || o.servers > workers) {
     refuse(o, fmt::format("{} servers for {} processes, of which each can have one", o.servers, workers));
   }
+  if (typeid(optimizer) == typeid(torch::optim::LBFGS))
+    refuse(o, "LBFGS asks for several gradients a step, by a closure");
   if (o.sync_every < 1) refuse(o, fmt::format("sync_every is {}, but must be 1 or more", o.sync_every));
   if (o.staleness < 0) refuse(o, fmt::format("staleness is {}, but must be 0 or more", o.staleness));
   if (s.servers) plan.servers = o.servers > 0 ? o.servers : workers;
+  if (o.uneven_inputs && (s.hybrid || s.drifts)) refuse(o, "inputs may not be uneven");
+  if (o.hook && (s.servers || s.apart || s.drifts || s.one_worker_only)) {
+    refuse(
+        o,
+        "a hook is for strategies that average buckets among the workers: ring, allreduce, reduce-broadcast");
+  }
 
   auto& t = plan.tuning;
   t.sync_every = o.sync_every;
@@ -82,35 +97,118 @@ Plan plan_of(const DistributedOptions& o, library::Member& member, const torch::
   t.servers.policy = {
       .consistency = s.servers.value_or(ps::Consistency::sync), .workers = workers, .staleness = o.staleness};
   t.servers.timeout = member.timeout();
-  if (plan.optimizer.settings) {
-    t.servers.optimizer = *plan.optimizer.settings;
-  } else if (s.servers == ps::Consistency::sync && !s.hybrid) {
-    t.servers.role = ps::Role::mean;  // the workers call the optimizer themselves
-  } else if (s.servers) {
+  if (plan.optimizer.settings) t.servers.optimizer = *plan.optimizer.settings;
+  if (s.servers == ps::Consistency::sync && !s.hybrid) {
+    // Where more must be known than the piece that a server has, workers update, from means that servers
+    // form.
+    const bool whole = !plan.optimizer.settings || o.clip_norm > 0 || o.uneven_inputs;
+    t.servers.role = whole ? ps::Role::mean : ps::Role::update;
+  } else if (s.servers && !plan.optimizer.settings) {
     refuse(o, fmt::format("its servers update, and cannot by this optimizer: {}", plan.optimizer.why_not));
   }
   return plan;
+}
+
+using Identities = std::unordered_set<const c10::TensorImpl*>;
+
+Identities updated_by(const torch::optim::Optimizer& optimizer) {
+  Identities updated;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& p : group.params()) updated.insert(p.unsafeGetTensorImpl());
+  }
+  return updated;
+}
+
+// Embeddings that are trained and nobody else shares: what has two names, or is not the optimizer's, is a
+// parameter like all others.
+std::vector<std::string> tables_of(const torch::nn::Module& module,
+                                   const torch::optim::Optimizer& optimizer) {
+  const Identities updated = updated_by(optimizer);
+  std::map<const c10::TensorImpl*, int> names;
+  const auto parameters = module.named_parameters();
+  for (const auto& item : parameters) ++names[item.value().unsafeGetTensorImpl()];
+  std::vector<std::string> tables;
+  for (const std::string& name : grad::embedding_names(module)) {
+    const torch::Tensor& weight = parameters[name];
+    const auto* identity = weight.unsafeGetTensorImpl();
+    if (weight.requires_grad() && names[identity] == 1 && updated.count(identity) > 0) tables.push_back(name);
+  }
+  return tables;
 }
 
 // Those of the module that the optimizer updates: others are not trained, whatever their gradients.
 std::vector<grad::Parameter> parameters_of(const torch::nn::Module& module,
                                            const torch::optim::Optimizer& optimizer,
                                            const grad::Tables& tables) {
-  std::unordered_set<const c10::TensorImpl*> updated;
-  for (const auto& group : optimizer.param_groups()) {
-    for (const auto& p : group.params()) updated.insert(p.unsafeGetTensorImpl());
-  }
+  Identities updated = updated_by(optimizer);
   std::vector<grad::Parameter> found;
   for (auto& p : grad::trained_parameters(module)) {
-    if (updated.erase(p.tensor.unsafeGetTensorImpl()) > 0 && !tables.contains(p.name))
+    if (updated.erase(p.tensor.unsafeGetTensorImpl()) > 0 && !tables.contains(p.name)) {
       found.push_back(std::move(p));
+    }
   }
+  for (const auto& p : module.parameters()) updated.erase(p.unsafeGetTensorImpl());  // frozen ones
   if (!updated.empty()) {
     throw ConfigError(
-        fmt::format("the optimizer has {} parameters that the module does not train", updated.size()));
+        fmt::format("the optimizer has {} parameters that are none of the module's", updated.size()));
   }
   return found;
 }
+
+// What must be the same in every process, as a text.
+std::string describe(const Plan& plan, const DistributedOptions& options, const grad::Buckets& buckets,
+                     const grad::Tables& tables) {
+  std::ostringstream text;
+  text << "strategy " << plan.strategy.name << ", " << plan.servers << " servers, optimizer "
+       << (plan.optimizer.settings ? optim::name_of(plan.optimizer.settings->kind) : "of its own")
+       << ", buckets of " << options.bucket_bytes << " bytes, " << (options.hook ? "a hook, " : "")
+       << (options.uneven_inputs ? "uneven inputs, " : "") << tables.size() << " tables, parameters";
+  for (std::size_t i = 0; i < buckets.parameter_count(); ++i) {
+    const auto id = grad::ParamId{static_cast<int>(i)};
+    text << ' ' << buckets.name_of(id) << ' ' << buckets.count_of(id);
+  }
+  return text.str();
+}
+
+// What a hook sees of the workers. The communication thread's.
+class WorkersOfHook final : public HookExchange {
+ public:
+  explicit WorkersOfHook(collectives::Communicator& all) : all_(all), tensors_(all) {}
+
+  int rank() const override { return to_int(all_.rank()); }
+  int size() const override { return all_.world(); }
+  void all_reduce(torch::Tensor& tensor, ReduceOp op) override { tensors_.all_reduce(tensor, op, "hook"); }
+  torch::Tensor all_gather(const torch::Tensor& tensor) override {
+    return tensors_.all_gather(tensor, "hook");
+  }
+
+ private:
+  collectives::Communicator& all_;
+  library::Tensors tensors_;
+};
+
+// Who still has samples, and at which rate he learns: agreed in every step, beside the gradients.
+class Attendance {
+ public:
+  explicit Attendance(library::Member& member)
+      : world_(member.make_world(0)), transport_(world_->take_seat(Rank{member.rank()})), all_(*transport_) {}
+
+  struct Present {
+    int processes = 0;
+    double lr = 0;  // theirs
+  };
+  // `lr` is this process's, if it is present.
+  Present count(std::optional<double> lr) {
+    double sums[2] = {lr ? 1.0 : 0.0, lr.value_or(0)};
+    all_.all_reduce({sums, 2, DType::f64}, collectives::ReduceOp::sum, "who has samples");
+    return {static_cast<int>(sums[0]), sums[0] > 0 ? sums[1] / sums[0] : 0};
+  }
+
+ private:
+  std::unique_ptr<library::World> world_;
+  std::unique_ptr<net::Transport> transport_;
+  collectives::Communicator all_;
+};
 
 }  // namespace
 
@@ -120,7 +218,7 @@ class Distributed::Impl {
        torch::optim::Optimizer& optimizer, const DistributedOptions& options)
       : member_(member),
         optimizer_(optimizer),
-        plan_(plan_of(options, member, optimizer)),
+        plan_(with_hook(plan_of(options, member, optimizer), options.hook)),
         world_(member.make_world(plan_.servers)),
         server_(member.rank() < plan_.servers
                     ? std::make_unique<ServerThread>(*world_, Rank{member.size() + member.rank()},
@@ -130,7 +228,7 @@ class Distributed::Impl {
         workers_(*everyone_, member.size()),
         all_(workers_, exchange::algorithm_of(plan_.strategy, "auto")),
         trace_(false, Rank{member.rank()}),
-        tables_(module, exchange::takes_rows(plan_.strategy, plan_.tuning) ? grad::embedding_names(module)
+        tables_(module, exchange::takes_rows(plan_.strategy, plan_.tuning) ? tables_of(module, optimizer)
                                                                            : std::vector<std::string>{}),
         buckets_(parameters_of(module, optimizer, tables_), options.bucket_bytes,
                  [this](std::size_t bytes) { return all_.allocate(bytes); }),
@@ -138,7 +236,12 @@ class Distributed::Impl {
                  exchange::finite_options(plan_.strategy, plan_.tuning, all_)),
         exchange_(exchange::make_exchange(
             plan_.strategy, {buckets_, tables_, updater_, *everyone_, all_, trace_}, plan_.tuning)),
-        arrived_(buckets_.parameter_count()) {
+        attendance_(options.uneven_inputs && member.size() > 1 && !plan_.strategy.apart
+                        ? std::make_unique<Attendance>(member)
+                        : nullptr),
+        arrived_(buckets_.parameter_count()),
+        rows_arrived_(tables_.size()) {
+    require_same(describe(plan_, options, buckets_, tables_));
     buckets_.on_gradient([this](grad::ParamId id) { on_gradient(id); });
     tables_.on_gradient([this](std::size_t table) { on_rows(table); });
     exchange_->start(0, false);
@@ -146,27 +249,100 @@ class Distributed::Impl {
   }
 
   void step() {
-    begin_step();
-    buckets_.clear_lost_gradients();
-    exchange_->finish_step();
-    if (exchange_->rows() != nullptr) exchange_->rows()->fetch_all();
-    arrived_.assign(arrived_.size(), false);
-    in_step_ = false;
+    if (finished_) throw ConfigError("step() was called after finish()");
+    if (attendance_) count_present(learning_rate());
+    end_step();
     ++steps_;
   }
 
   void finish() {
     if (std::exchange(finished_, true)) return;
+    if (attendance_) go_on_with_the_others();
     exchange_->finish(exchange::Afterwards::nothing);
     if (server_) server_->wait();
   }
 
-  library::Member& member() { return member_; }
+  template <typename Work>
+  void tell_failure_of(const Work& work) {
+    try {
+      member_.tell_failure_of(work);
+    } catch (...) {
+      failed_ = true;
+      throw;
+    }
+  }
+  bool failed() const { return failed_; }
   std::int64_t steps() const { return steps_; }
   std::uint64_t bytes_sent() const { return exchange_->bytes_sent(); }
   void hold(int by) { held_ += by; }
 
  private:
+  // Buckets become their means by the hook.
+  Plan with_hook(Plan plan, const std::shared_ptr<Hook>& hook) {
+    if (hook) {
+      plan.tuning.average = [this, hook](collectives::Communicator& all, std::size_t bucket,
+                                         collectives::Buffer buffer, std::string_view label) {
+        average_by(*hook, all, bucket, buffer, label);
+      };
+    }
+    return plan;
+  }
+
+  void average_by(Hook& hook, collectives::Communicator& all, std::size_t bucket,
+                  const collectives::Buffer& buffer, std::string_view label) {
+    if (!for_hook_) for_hook_.emplace(all);
+    const torch::NoGradGuard no_grad;
+    const auto count = static_cast<std::int64_t>(buffer.count);
+    hook.average(*for_hook_, static_cast<int>(bucket), torch::from_blob(buffer.data, {count}));
+    // Every worker has looked at what it brought; what a hook has made of it nobody has seen.
+    if (!optim::all_finite({static_cast<const float*>(buffer.data), buffer.count}, optim::kNotFinite) &&
+        !updater_.finite().skips()) {
+      throw NonFinite(all.rank(), steps_ + 1,
+                      fmt::format("the hook has made a number that is none, in {}", label));
+    }
+  }
+
+  void end_step() {
+    begin_step();
+    buckets_.clear_lost_gradients();
+    exchange_->finish_step();
+    if (exchange_->rows() != nullptr) exchange_->rows()->fetch_all();
+    arrived_.assign(arrived_.size(), false);
+    rows_arrived_.assign(rows_arrived_.size(), false);
+    in_step_ = false;
+    ++steps_made_;
+  }
+
+  // Brings nothing to the steps of those that still have samples, and takes part in them.
+  void go_on_with_the_others() {
+    buckets_.zero_gradients();
+    while (true) {
+      const auto present = count_present(std::nullopt);
+      if (present.processes == 0) return;
+      // Their schedulers go on; this process's does not.
+      library::set_learning_rate(optimizer_, present.lr);
+      end_step();
+    }
+  }
+
+  Attendance::Present count_present(std::optional<double> lr) {
+    const auto present = attendance_->count(lr);
+    if (present.processes > 0) updater_.scale_means(static_cast<double>(member_.size()) / present.processes);
+    return present;
+  }
+
+  double learning_rate() const { return library::learning_rate(optimizer_); }
+
+  // Processes that were told different things would not find it out by themselves.
+  void require_same(const std::string& mine) {
+    const auto all = gather_text(member_.all(), mine, "what is trained");
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      if (all[r] == all[0]) continue;
+      throw ConfigError(
+          fmt::format("processes 0 and {} do not train the same: {} and {}", r, all[0], all[r]));
+    }
+  }
+
   std::unique_ptr<exchange::Update> make_update() {
     if (plan_.optimizer.settings) return exchange::flat_update(buckets_, *plan_.optimizer.settings);
     return exchange::torch_update(optimizer_);
@@ -175,36 +351,49 @@ class Distributed::Impl {
   // A step begins with its first gradient: from then on its learning rate is what it is.
   void begin_step() {
     if (std::exchange(in_step_, true)) return;
-    updater_.begin_step(steps_ + 1, plan_.optimizer.settings ? library::learning_rate(optimizer_) : 0);
+    updater_.begin_step(steps_made_ + 1, plan_.optimizer.settings ? learning_rate() : 0);
   }
 
   void on_gradient(grad::ParamId id) {
+    if (finished_) return;
+    const auto index = static_cast<std::size_t>(grad::to_int(id));
+    if (arrived_[index]) refuse_second(buckets_.name_of(id));
     if (held_ > 0) return;
     begin_step();
-    const auto index = static_cast<std::size_t>(grad::to_int(id));
-    if (arrived_[index]) {
-      throw ConfigError(
-          fmt::format("{} has got a second gradient in one step; call step() after each backward pass, or "
-                      "hold a no_sync() in all but the last",
-                      buckets_.name_of(id)));
-    }
     arrived_[index] = true;
     exchange_->on_gradient(id);
   }
 
   void on_rows(std::size_t table) {
+    if (finished_) return;
+    if (rows_arrived_[table]) refuse_second(tables_.name(table));
     if (held_ > 0) return;
     begin_step();
+    rows_arrived_[table] = true;
     exchange_->rows()->on_gradient(table);
   }
 
-  // What no gradient changes: buffers, and parameters that are not trained.
-  static void broadcast_rest(Session& session, torch::nn::Module& module) {
+  // What has left must not change.
+  static void refuse_second(const std::string& name) {
+    throw ConfigError(
+        fmt::format("{} has got a second gradient in one step; call step() after each backward pass, "
+                    "or hold a no_sync() in all but the last",
+                    name));
+  }
+
+  // What is not exchanged, because no gradient changes it or nobody applies one: buffers, and parameters that
+  // are frozen or not the optimizer's.
+  void broadcast_rest(Session& session, torch::nn::Module& module) const {
+    Identities exchanged;
+    for (const auto& p : parameters_of(module, optimizer_, tables_))
+      exchanged.insert(p.tensor.unsafeGetTensorImpl());
+    for (std::size_t t = 0; t < tables_.size(); ++t)
+      exchanged.insert(tables_.weight(t).unsafeGetTensorImpl());
     for (auto& item : module.named_buffers()) {
       if (item.value().defined()) session.broadcast(item.value());
     }
     for (auto& item : module.named_parameters()) {
-      if (!item.value().requires_grad()) session.broadcast(item.value());
+      if (exchanged.count(item.value().unsafeGetTensorImpl()) == 0) session.broadcast(item.value());
     }
   }
 
@@ -220,12 +409,17 @@ class Distributed::Impl {
   grad::Tables tables_;
   grad::Buckets buckets_;
   exchange::Updater updater_;
+  std::optional<WorkersOfHook> for_hook_;  // the communication thread's
   const std::unique_ptr<exchange::Exchange> exchange_;
-  std::vector<bool> arrived_;  // by parameter, in this step
-  std::int64_t steps_ = 0;
-  int held_ = 0;  // NoSyncs that live
+  const std::unique_ptr<Attendance> attendance_;  // where inputs are uneven
+  std::vector<bool> arrived_;                     // by parameter, in this step
+  std::vector<bool> rows_arrived_;                // by table, likewise
+  std::int64_t steps_ = 0;                        // that this process brought gradients to
+  std::int64_t steps_made_ = 0;                   // of all
+  int held_ = 0;                                  // NoSyncs that live
   bool in_step_ = false;
   bool finished_ = false;
+  bool failed_ = false;
 };
 
 Distributed::Distributed(Session& session, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
@@ -233,8 +427,9 @@ Distributed::Distributed(Session& session, torch::nn::Module& module, torch::opt
     : impl_(session.member_->tell_failure_of(
           [&] { return std::make_unique<Impl>(session, *session.member_, module, optimizer, options); })) {}
 
+// After a failure the others do not come to finish.
 Distributed::~Distributed() {
-  if (std::uncaught_exceptions() > 0) return;
+  if (std::uncaught_exceptions() > 0 || impl_->failed()) return;
   try {
     finish();
   } catch (const std::exception&) {
@@ -243,7 +438,7 @@ Distributed::~Distributed() {
 }
 
 void Distributed::step() {
-  impl_->member().tell_failure_of([&] { impl_->step(); });
+  impl_->tell_failure_of([&] { impl_->step(); });
 }
 
 NoSync Distributed::no_sync() {
@@ -251,7 +446,7 @@ NoSync Distributed::no_sync() {
 }
 
 void Distributed::finish() {
-  impl_->member().tell_failure_of([&] { impl_->finish(); });
+  impl_->tell_failure_of([&] { impl_->finish(); });
 }
 
 std::int64_t Distributed::steps() const {

@@ -119,7 +119,13 @@ TEST_P(KeepsStep, AsOneProcessWithAllSamples) {
 
 TEST_P(KeepsStep, AlsoWithAnOptimizerThatWeDoNotKnow) {
   const auto& [strategy, world, medium] = GetParam();
-  if (strategy == "hybrid") return;  // its servers must update: RefusesWithTheReason
+  if (strategy == "hybrid") {  // its servers must update
+    EXPECT_THROW(
+        distributed(world, medium, make<torch::optim::Adam>(torch::optim::AdamOptions(0.01).amsgrad(true)),
+                    {.strategy = strategy}),
+        ConfigError);
+    return;
+  }
   const auto amsgrad = make<torch::optim::Adam>(torch::optim::AdamOptions(0.01).amsgrad(true));
   expect_reference(distributed(world, medium, amsgrad, {.strategy = strategy}), reference(world, amsgrad));
 }
@@ -143,6 +149,102 @@ TEST(Distributed, WithoutStepEveryGradientCountsAndAllEndEqual) {
   for (const std::string strategy : {"ps-async", "ps-ssp", "local"}) {
     expect_reference(distributed(1, net::Medium::memory, sgd, {.strategy = strategy}), reference(1, sgd));
   }
+}
+
+TEST(Distributed, GradientsAreClippedByTheNormOfTheirMean) {
+  const auto expected = [] {
+    Net net(1.0);
+    torch::optim::SGD sgd(net->parameters(), 0.5);
+    for (int s = 0; s < kSteps; ++s) {
+      sgd.zero_grad();
+      loss_of(net, samples(s, 2)).backward();
+      nn::utils::clip_grad_norm_(net->parameters(), 0.05);
+      sgd.step();
+    }
+    return flat(net->parameters());
+  }();
+  const auto sgd = make<torch::optim::SGD>(torch::optim::SGDOptions(0.5));
+  for (const std::string strategy : {"ring", "ps-sync"}) {
+    expect_reference(distributed(2, net::Medium::memory, sgd, {.strategy = strategy, .clip_norm = 0.05}),
+                     expected);
+  }
+}
+
+// Rank 1 has two steps, rank 0 has six: the last four are rank 0's alone.
+TEST(Distributed, AWorkerThatRunsOutNeitherHangsNorSkewsTheOthers) {
+  const auto adam = make<torch::optim::Adam>(torch::optim::AdamOptions(0.01));
+  const auto expected = [&] {
+    Net net(1.0);
+    const auto optimizer = adam(net->parameters());
+    for (int s = 0; s < kSteps; ++s) {
+      if (s == 4) optimizer->param_groups()[0].options().set_lr(0.001);
+      optimizer->zero_grad();
+      loss_of(net, s < 2 ? samples(s, 2) : samples(s, 2).narrow(0, 0, kBatch)).backward();
+      optimizer->step();
+    }
+    return flat(net->parameters());
+  }();
+  for (const std::string strategy : {"ring", "reduce-broadcast", "ps-sync"}) {
+    std::vector<torch::Tensor> results(2);
+    run_sessions(2, net::Medium::memory, [&](Session& session) {
+      Net net(1.0);
+      const auto optimizer = adam(net->parameters());
+      Distributed training(session, *net, *optimizer, {.strategy = strategy, .uneven_inputs = true});
+      const int mine = session.rank() == 0 ? kSteps : 2;
+      for (int s = 0; s < mine; ++s) {
+        if (s == 4) optimizer->param_groups()[0].options().set_lr(0.001);
+        optimizer->zero_grad();
+        loss_of(net, samples(s, 2).narrow(0, session.rank() * kBatch, kBatch)).backward();
+        training.step();
+      }
+      training.finish();
+      EXPECT_EQ(training.steps(), mine);
+      results[static_cast<std::size_t>(session.rank())] = flat(net->parameters()).clone();
+    });
+    expect_reference(results, expected);
+  }
+}
+
+TEST(Distributed, AHookTakesThePlaceOfTheAllReduce) {
+  const auto sgd = make<torch::optim::SGD>(torch::optim::SGDOptions(0.1));
+  std::uint64_t bytes[2] = {0, 0};
+  for (const bool hooked : {false, true}) {
+    std::vector<torch::Tensor> results(2);
+    run_sessions(2, net::Medium::memory, [&](Session& session) {
+      Net net(1.0);
+      const auto optimizer = sgd(net->parameters());
+      Distributed training(session, *net, *optimizer,
+                           {.strategy = "ring", .hook = hooked ? bf16_hook() : nullptr});
+      for (int s = 0; s < kSteps; ++s) {
+        optimizer->zero_grad();
+        loss_of(net, samples(s, 2).narrow(0, session.rank() * kBatch, kBatch)).backward();
+        training.step();
+      }
+      if (session.rank() == 0) bytes[hooked ? 1 : 0] = training.bytes_sent();
+      results[static_cast<std::size_t>(session.rank())] = flat(net->parameters()).clone();
+    });
+    EXPECT_TRUE(torch::equal(results[0], results[1]));
+    EXPECT_TRUE(torch::allclose(results[0], reference(2, sgd), 1e-2, 1e-3));
+    EXPECT_EQ(torch::allclose(results[0], reference(2, sgd), 1e-6, 1e-7), !hooked);
+  }
+  EXPECT_EQ(bytes[1] * 2, bytes[0]);
+}
+
+struct MakesNan final : Hook {
+  void average(HookExchange&, int, torch::Tensor gradients) override { gradients[0] = NAN; }
+};
+
+TEST(Distributed, ANumberThatAHookMadeAndIsNoneIsNamed) {
+  EXPECT_THROW(run_sessions(1, net::Medium::memory,
+                            [](Session& session) {
+                              Net net(1.0);
+                              torch::optim::SGD sgd(net->parameters(), 0.1);
+                              Distributed training(session, *net, sgd,
+                                                   {.hook = std::make_shared<MakesNan>()});
+                              loss_of(net, samples(0, 1)).backward();
+                              training.step();
+                            }),
+               NonFinite);
 }
 
 TEST(Distributed, HeldBackGradientsAddUp) {
@@ -385,8 +487,150 @@ TEST(Distributed, RefusesWithTheReason) {
   expect_refused("cannot by this optimizer: it has amsgrad", {.strategy = "ps-async"});
   expect_refused("cannot by this optimizer: it has amsgrad", {.strategy = "hybrid"});
   expect_refused("3 servers for 2 processes", {.strategy = "ps-sync", .servers = 3});
+  expect_refused("inputs may not be uneven", {.strategy = "local-sgd", .uneven_inputs = true});
+  expect_refused("a hook is for strategies that average", {.strategy = "ps-sync", .hook = bf16_hook()});
   expect_refused("sync_every is 0", {.strategy = "local-sgd", .sync_every = 0});
   expect_refused("parameter hidden.weight is Double on cpu", {}, torch::kFloat64);
+}
+
+TEST(Distributed, AModelGoesOnWithoutIt) {
+  for (const std::string strategy : {"allreduce", "ps-sync", "hogwild"}) {
+    run_sessions(2, net::Medium::memory, [&](Session& session) {
+      Net net(1.0);
+      torch::optim::SGD sgd(net->parameters(), 0.1);
+      torch::Tensor kept;  // a graph that outlives it
+      const bool shared =
+          strategy == "hogwild";  // whose graph refers to parameters in memory that is gone then
+      {
+        Distributed training(session, *net, sgd, {.strategy = strategy});
+        loss_of(net, samples(0, 1)).backward();
+        training.step();
+        kept = loss_of(net, samples(1, 1));
+      }
+      const auto before = flat(net->parameters()).clone();
+      if (!shared) kept.backward();
+      net->zero_grad();
+      loss_of(net, samples(2, 1)).backward();
+      sgd.step();
+      EXPECT_FALSE(torch::equal(flat(net->parameters()), before)) << strategy;
+    });
+  }
+}
+
+TEST(Distributed, ParametersThatNobodyTrainsBecomeRankZerosToo) {
+  run_sessions(2, net::Medium::memory, [](Session& session) {
+    Net net(session.rank() == 0 ? 1.0 : 2.0);
+    torch::optim::SGD head(net->out->parameters(),
+                           0.1);  // and the rest wants gradients, but gets none applied
+    const Distributed training(session, *net, head);
+    const auto all = session.all_gather(flat(net->parameters()));
+    EXPECT_TRUE(torch::equal(all[0], all[1]));
+  });
+}
+
+TEST(Distributed, FrozenParametersMayBeTheOptimizersToo) {
+  run_sessions(2, net::Medium::memory, [](Session& session) {
+    Net net(session.rank() == 0 ? 1.0 : 2.0);
+    for (auto& p : net->hidden->parameters()) p.set_requires_grad(false);
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    Distributed training(session, *net, sgd);
+    const auto before = flat(net->hidden->parameters()).clone();
+    loss_of(net, samples(0, 1)).backward();
+    training.step();
+    EXPECT_TRUE(torch::equal(flat(net->hidden->parameters()), before));
+    const auto all = session.all_gather(flat(net->parameters()));
+    EXPECT_TRUE(torch::equal(all[0], all[1]));
+  });
+}
+
+TEST(Distributed, EmbeddingsThatAreFrozenSharedOrTiedAreRight) {
+  struct TiedImpl : nn::Module {
+    TiedImpl() {
+      table = register_module("table", nn::Embedding(12, 4));
+      again = register_module("again", table.ptr());
+      frozen = register_module("frozen", nn::Embedding(12, 4));
+      alone = register_module("alone", nn::Embedding(12, 4));
+      const torch::NoGradGuard no_grad;
+      for (auto& p : parameters()) p.copy_(torch::linspace(-1, 1, p.numel()).view_as(p));
+      frozen->weight.set_requires_grad(false);
+    }
+    torch::Tensor loss(const torch::Tensor& words) {
+      const auto x = table(words) + frozen(words) + again(words) + alone(words);
+      return x.matmul(alone->weight.t()).square().mean();  // as a matrix, too
+    }
+    nn::Embedding table{nullptr}, again{nullptr}, frozen{nullptr}, alone{nullptr};
+  };
+  const auto words = [](int rank) { return torch::arange(6) + 3 * rank; };
+  const auto expected = [&] {
+    TiedImpl net;
+    torch::optim::SGD sgd({net.table->weight, net.alone->weight}, 0.5);
+    for (int s = 0; s < 3; ++s) {
+      sgd.zero_grad();
+      ((net.loss(words(0)) + net.loss(words(1))) / 2).backward();
+      sgd.step();
+    }
+    return flat(net.parameters());
+  }();
+  for (const std::string strategy : {"ps-sync", "hybrid", "ring"}) {
+    std::vector<torch::Tensor> results(2);
+    run_sessions(2, net::Medium::memory, [&](Session& session) {
+      TiedImpl net;
+      torch::optim::SGD sgd({net.table->weight, net.alone->weight}, 0.5);
+      Distributed training(session, net, sgd, {.strategy = strategy});
+      for (int s = 0; s < 3; ++s) {
+        sgd.zero_grad();
+        net.loss(words(session.rank())).backward();
+        training.step();
+      }
+      training.finish();
+      results[static_cast<std::size_t>(session.rank())] = flat(net.parameters()).clone();
+    });
+    expect_reference(results, expected);
+  }
+}
+
+TEST(Distributed, GradientsThatHaveLeftMayNotChange) {
+  run_sessions(1, net::Medium::memory, [](Session& session) {
+    Net net(1.0);
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    Distributed training(session, *net, sgd);
+    loss_of(net, samples(0, 1)).backward();
+    const auto held = training.no_sync();
+    EXPECT_THROW(loss_of(net, samples(1, 1)).backward(), std::exception);
+  });
+}
+
+TEST(Distributed, AHookForgetsAStepThatWasSkipped) {
+  for (const auto& make_hook : {+[] { return top_k_hook(0.2); }, +[] { return power_sgd_hook(2); }}) {
+    run_sessions(2, net::Medium::memory, [&](Session& session) {
+      Net net(1.0);
+      torch::optim::SGD sgd(net->parameters(), 0.1);
+      Distributed training(session, *net, sgd, {.skip_nonfinite = true, .hook = make_hook()});
+      for (int s = 0; s < 4; ++s) {
+        const auto before = flat(net->parameters()).clone();
+        sgd.zero_grad();
+        loss_of(net, s == 1 && session.rank() == 1 ? samples(s, 1) / 0 : samples(s, 1)).backward();
+        training.step();
+        EXPECT_EQ(torch::equal(flat(net->parameters()), before), s == 1) << s;
+      }
+    });
+  }
+}
+
+TEST(Distributed, ProcessesThatWereToldDifferentThingsAreRefused) {
+  run_sessions(2, net::Medium::memory, [](Session& session) {
+    Net net(1.0);
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    DistributedOptions options;
+    options.bucket_bytes = session.rank() == 0 ? 64 : 128;
+    try {
+      const Distributed training(session, *net, sgd, options);
+      ADD_FAILURE() << "was accepted";
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find("processes 0 and 1 do not train the same"), std::string::npos)
+          << e.what();
+    }
+  });
 }
 
 TEST(Distributed, RefusesAnOptimizerOfAnotherModule) {

@@ -52,7 +52,9 @@ Member::Member(std::unique_ptr<net::Transport> transport, Connection connection)
     : connection_(std::move(connection)),
       transport_(std::move(transport)),
       all_(std::make_unique<collectives::Communicator>(*transport_)),
-      without_staging_(all_->mark()) {}
+      tensors_(*all_) {
+  for (int r = 0; r < size(); ++r) job_ranks_.push_back(Rank{r});
+}
 
 std::unique_ptr<World> Member::make_world(int servers) {
   return library::make_world(*all_, transport_->peer_memory() != nullptr, servers, connection_);
@@ -73,20 +75,19 @@ std::unique_ptr<Member> Member::group(std::span<const int> ranks) {
   const auto world = library::make_world(among, transport_->peer_memory() != nullptr, 0, connection_);
   auto member = std::make_unique<Member>(world->take_seat(among.rank()), connection_);
   member->life_ = life_;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    member->job_ranks_[i] = job_ranks_[static_cast<std::size_t>(ranks[i])];
+  }
   return member;
 }
 
-std::span<std::byte> Member::staging(std::size_t bytes) {
-  if (staging_.size() < bytes) {
-    all_->release(without_staging_);
-    staging_ = all_->allocate(std::max(bytes, 2 * staging_.size()));
-  }
-  return staging_.first(bytes);
-}
-
 void Member::tell(const std::exception& e) {
-  const auto failure = launch::failure_of(e);
+  auto failure = launch::failure_of(e);
   if (!life_ || !failure.fault) return;
+  // The launcher knows ranks of the job. A server lives in the process of one.
+  const auto in_job = [&](Rank r) { return job_ranks_[static_cast<std::size_t>(to_int(r) % size())]; };
+  failure.fault->rank = in_job(failure.fault->rank);
+  failure.fault->peer = in_job(failure.fault->peer);
   try {
     life_->report.write_line(launch::to_json(failure));
   } catch (const RunError&) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "library/tensors.h"
 #include "library/world.h"
 #include "net/heartbeat.h"
 #include "observe/jsonl_sink.h"
@@ -32,8 +33,7 @@ class Member {
   // Some of the processes, ranked in the order given; called by these alone. Throws ConfigError.
   std::unique_ptr<Member> group(std::span<const int> ranks);
 
-  // Memory that the communicator moves best; what is in it is free. A collective call with the same size.
-  std::span<std::byte> staging(std::size_t bytes);
+  Tensors& tensors() { return tensors_; }
 
   // Runs `work`; where a peer is to blame for what it throws, the launcher is told, too, and can name the
   // culprit.
@@ -52,11 +52,11 @@ class Member {
   void tell(const std::exception& e);
 
   const Connection connection_;
+  std::vector<Rank> job_ranks_;  // of this session's ranks
   std::shared_ptr<Life> life_;
   std::unique_ptr<net::Transport> transport_;
   std::unique_ptr<collectives::Communicator> all_;
-  collectives::Communicator::Mark without_staging_;
-  std::span<std::byte> staging_;
+  Tensors tensors_;
 };
 
 }  // namespace tutti::library

@@ -106,7 +106,20 @@ Recognised recognise(const torch::optim::Optimizer& optimizer) {
 
 double learning_rate(const torch::optim::Optimizer& optimizer) {
   const auto& groups = optimizer.param_groups();
-  return groups.empty() ? 0 : groups.front().options().get_lr();
+  try {
+    return groups.empty() || !groups.front().has_options() ? 0 : groups.front().options().get_lr();
+  } catch (const c10::Error&) {
+    return 0;  // one of the user's own, which does not tell
+  }
+}
+
+void set_learning_rate(torch::optim::Optimizer& optimizer, double lr) {
+  for (auto& group : optimizer.param_groups()) {
+    try {
+      if (group.has_options()) group.options().set_lr(lr);
+    } catch (const c10::Error&) {  // as above
+    }
+  }
 }
 
 }  // namespace tutti::library

@@ -17,7 +17,9 @@ struct Recognised {
 };
 Recognised recognise(const torch::optim::Optimizer& optimizer);
 
-// The learning rate of its first group, now.
+// The learning rate of its first group, now; 0 where it does not tell.
 double learning_rate(const torch::optim::Optimizer& optimizer);
+// That of all groups, where it lets itself be told.
+void set_learning_rate(torch::optim::Optimizer& optimizer, double lr);
 
 }  // namespace tutti::library

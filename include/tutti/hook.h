@@ -1,0 +1,49 @@
+// How the gradients of a bucket travel, where not as they are: compressed, or any other way.
+#pragma once
+
+#include <torch/types.h>
+
+#include <memory>
+
+#include "tutti/export.h"
+#include "tutti/session.h"
+
+namespace tutti {
+
+// What a hook moves numbers with. Every process makes the same calls with the same shapes and types.
+class TUTTI_API HookExchange {
+ public:
+  virtual ~HookExchange() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual void all_reduce(torch::Tensor& tensor, ReduceOp op = ReduceOp::average) = 0;
+  // Everybody's tensor, by rank, along a new first dimension.
+  virtual torch::Tensor all_gather(const torch::Tensor& tensor) = 0;
+};
+
+// Takes the place of an all-reduce of each bucket. Owned by whoever makes it; one model's training uses it.
+class TUTTI_API Hook {
+ public:
+  virtual ~Hook() = default;
+
+  // Replaces the gradients, float32 in one dimension, by their mean over all processes, or by what shall
+  // stand for it: the same numbers on every process. Called on a thread of its own while backward goes on,
+  // bucket after bucket in the same order everywhere; a bucket has the same number and length in every step.
+  // What it throws, step() throws.
+  virtual void average(HookExchange& all, int bucket, torch::Tensor gradients) = 0;
+};
+
+// Half the bytes: gradients are rounded to 16 bits, and added up so. bfloat16 keeps the range, float16 three
+// more bits.
+TUTTI_API std::shared_ptr<Hook> bf16_hook();
+TUTTI_API std::shared_ptr<Hook> fp16_hook();
+
+// Of every bucket only this share of its numbers, those furthest from 0; what stays behind is added to the
+// next step's (error feedback). Each process tells all others eight bytes for each of its numbers.
+TUTTI_API std::shared_ptr<Hook> top_k_hook(double share);
+
+// PowerSGD (Vogels et al. 2019): a bucket as a square matrix, of which a product of two thin ones travels,
+// `rank` columns each; what it leaves out is added to the next step's.
+TUTTI_API std::shared_ptr<Hook> power_sgd_hook(int rank);
+
+}  // namespace tutti

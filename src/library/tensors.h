@@ -1,0 +1,33 @@
+// Collectives on tensors, whatever their type and layout.
+#pragma once
+
+#include <torch/types.h>
+
+#include "collectives/communicator.h"
+#include "tutti/session.h"
+
+namespace tutti::library {
+
+// Moves tensors of a communicator's ranks through memory that it moves best. One thread uses it, and every
+// rank makes the same calls with the same shapes and types. What the communicator allocated before stays;
+// nobody allocates from it afterwards.
+class Tensors {
+ public:
+  // The communicator outlives it.
+  explicit Tensors(collectives::Communicator& all) : all_(all), before_(all.mark()) {}
+
+  // As Session promises. Each throws ConfigError for a tensor that cannot be moved, PeerLost and Timeout.
+  void all_reduce(torch::Tensor& tensor, ReduceOp op, std::string_view label);
+  torch::Tensor all_gather(const torch::Tensor& tensor, std::string_view label);
+  void broadcast(torch::Tensor& tensor, int root, std::string_view label);
+  void broadcast(std::span<std::byte> bytes, int root, std::string_view label);
+
+ private:
+  std::span<std::byte> room_for(std::size_t bytes);
+
+  collectives::Communicator& all_;
+  const collectives::Communicator::Mark before_;
+  std::span<std::byte> room_;
+};
+
+}  // namespace tutti::library
