@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "config/environment.h"
 #include "data/fetch.h"
+#include "data/own_data.h"
 #include "train/open_data.h"
 
 namespace tutti::cli {
@@ -23,6 +24,7 @@ int list() {
     }
     row(info.name, info.title, where);
   }
+  for (const auto& kind : data::own_data_kinds()) row(kind.spelling, kind.title, "your own");
   row(train::kSynthetic, "made up to fit the model", "nothing to fetch");
   return 0;
 }

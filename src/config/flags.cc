@@ -74,9 +74,19 @@ void add_recipe_flags(CLI::App& app, TrainConfig& c) {
 
 // What learns, and from what.
 void add_network_flags(CLI::App& app, TrainConfig& c) {
-  add(app, "model", c.model, "network to train; `tutti models` lists them");
+  add(app, "model", c.model,
+      "network to train; `tutti models` lists them; your own: script:FILE (TorchScript)");
+  add(app, "loss", c.loss, "of the scores that a network of your own gives: cross-entropy | mse | bce");
   // $TUTTI_DATA is where data lies, not which.
-  add(app, "data", c.data, "data set; `tutti data list` lists them")->envname("TUTTI_DATASET");
+  add(app, "data", c.data,
+      "data set; `tutti data list` lists them; your own: csv:FILE | npy:X.npy,Y.npy | text:FILE")
+      ->envname("TUTTI_DATASET");
+  add(app, "label", c.label, "column of --data csv:FILE that is to be learned; default: the last");
+  add(app, "features", c.features,
+      "columns of --data csv:FILE to learn it from, with commas between; default: all others");
+  add(app, "test-share", c.test_share, "part of csv:FILE or npy:X,Y that is kept for tests");
+  add(app, "test-data", c.test_data,
+      "FILE like that of --data csv:FILE, for tests (instead of --test-share)");
   add_switch(app, "crop", c.crop,
              "move each training image by up to 4 pixels each way, another way each epoch");
   add_switch(app, "flip", c.flip, "mirror every second training image");
@@ -88,8 +98,11 @@ void add_network_flags(CLI::App& app, TrainConfig& c) {
       ->check(not_negative, "");
   add(app, "vocabulary", c.vocabulary, "words of a language model; default: as many as the data has")
       ->check(not_negative, "");
+  add(app, "inputs", c.inputs, "numbers of a sample; default: as many as the data has")
+      ->check(not_negative, "");
   add(app, "embedding", c.embedding, "numbers a word, of a language model")->check(not_negative, "");
-  add(app, "hidden", c.hidden, "cells of a language model's LSTM")->check(not_negative, "");
+  add(app, "hidden", c.hidden, "cells of a language model's LSTM, or of each hidden layer of mlp")
+      ->check(not_negative, "");
   add(app, "unroll", c.unroll, "words that a language model's sample predicts")->check(not_negative, "");
   add(app, "sampled", c.sampled, "words that stand for all others in a language model's training step")
       ->check(not_negative, "");

@@ -15,7 +15,8 @@ namespace tutti::config {
 // The fields once more, by name: libraries that list them stop at 63.
 // clang-format off
 #define TUTTI_EACH_SETTING(X) \
-  X(model) X(classes) X(image_size) X(vocabulary) X(embedding) X(hidden) X(unroll) X(sampled) X(data)     \
+  X(model) X(loss) X(classes) X(image_size) X(vocabulary) X(embedding) X(hidden) X(unroll) X(sampled) X(inputs) X(data)     \
+  X(label) X(features) X(test_share) X(test_data)                                                         \
   X(crop) X(flip) X(cutout) X(strategy) X(workers) X(steps) X(epochs) X(batch) X(accumulate)              \
   X(global_batch) X(optimizer) X(lr) X(momentum) X(beta1) X(beta2) X(alpha) X(trust) X(epsilon)           \
   X(weight_decay) X(scale_lr) X(warmup_steps) X(schedule) X(step_size) X(gamma) X(min_lr)                 \
@@ -139,6 +140,13 @@ void validate(const TrainConfig& c) {
           "a finite number, 0 or more", c.device_tflops);
   require(c.device_tflops == 0 || c.pace_ms == 0, "device-tflops",
           "left out where --pace is given: both say how long a step computes", c.device_tflops);
+  require(c.test_share > 0 && c.test_share < 1, "test-share", "above 0 and below 1", c.test_share);
+  require(c.loss == "cross-entropy" || c.model.starts_with("script:"), "loss",
+          "left out unless --model is script:FILE, for other networks have their own", c.loss);
+  const bool csv = c.data.starts_with("csv:");
+  require(csv || c.label.empty(), "label", "left out unless --data is csv:FILE", c.label);
+  require(csv || c.features.empty(), "features", "left out unless --data is csv:FILE", c.features);
+  require(csv || c.test_data.empty(), "test-data", "left out unless --data is csv:FILE", c.test_data);
   parse_slow(c);
   parse_partitions(c);
   require(c.evaluate_every >= 0, "evaluate-every", "at least 1", c.evaluate_every);

@@ -13,14 +13,20 @@ namespace tutti::config {
 
 struct TrainConfig {
   std::string model = "mnist-cnn";
-  std::int64_t classes = 0;  // these are the model's own, or what the data has, if 0
+  std::string loss = "cross-entropy";  // of networks that give scores only: cross-entropy | mse | bce
+  std::int64_t classes = 0;            // these are the model's own, or what the data has, if 0
   std::int64_t image_size = 0;
   std::int64_t vocabulary = 0;
   std::int64_t embedding = 0;
   std::int64_t hidden = 0;
   std::int64_t unroll = 0;
   std::int64_t sampled = 0;
+  std::int64_t inputs = 0;
   std::string data = "fashion-mnist";
+  std::string label;        // csv: the column to learn; empty: the last
+  std::string features;     // csv: columns to learn it from, with commas between; empty: all others
+  double test_share = 0.2;  // of one's own data, unless it has a file for tests
+  std::string test_data;    // csv: that file
   bool crop = false;
   bool flip = false;
   int cutout = 0;

@@ -5,14 +5,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/own_data.h"
 #include "data/published.h"
 
 namespace tutti::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kOwnText = "text:";
 
 const std::vector<DatasetInfo>& catalogue() {
   static const std::vector<DatasetInfo> kSets = published_datasets();
@@ -26,12 +25,18 @@ std::span<const DatasetInfo> datasets() {
 }
 
 DatasetInfo find_dataset(std::string_view name) {
+  return find_dataset(name, {});
+}
+
+DatasetInfo find_dataset(std::string_view name, const OwnDataOptions& options) {
   const auto found = std::ranges::find(catalogue(), name, &DatasetInfo::name);
   if (found != catalogue().end()) return *found;
-  if (name.starts_with(kOwnText)) return text_dataset(name.substr(kOwnText.size()));
+  for (const OwnDataKind& kind : own_data_kinds()) {
+    if (name.starts_with(kind.prefix)) return kind.make(name.substr(kind.prefix.size()), options);
+  }
   std::vector<std::string> known;
   for (const DatasetInfo& info : catalogue()) known.push_back(info.name);
-  known.emplace_back("text:FILE");
+  for (const OwnDataKind& kind : own_data_kinds()) known.emplace_back(kind.spelling);
   throw ConfigError(fmt::format("unknown data set '{}', known are: {}", name, fmt::join(known, ", ")));
 }
 

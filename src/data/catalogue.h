@@ -38,8 +38,11 @@ struct DatasetInfo {
 // All of them, in the order in which people are shown them.
 std::span<const DatasetInfo> datasets();
 
-// A set of the catalogue, or "text:FILE", a text of one's own. Throws ConfigError that lists the known names,
-// DataError if FILE cannot be read.
+struct OwnDataOptions;
+
+// A set of the catalogue, or data of one's own (data/own_data.h), such as "csv:FILE". Throws ConfigError that
+// lists the known names, DataError if a file cannot be read.
+DatasetInfo find_dataset(std::string_view name, const OwnDataOptions& options);
 DatasetInfo find_dataset(std::string_view name);
 
 // Where a set's files are, in their order; empty where one is missing that is not needed.

@@ -135,17 +135,4 @@ std::vector<DatasetInfo> published_datasets() {
   };
 }
 
-DatasetInfo text_dataset(const std::filesystem::path& file) {
-  map_file(file);
-  // Absolute, so that it is the same file under any data root.
-  const std::string path = std::filesystem::absolute(file).string();
-  return {.name = "text:" + file.string(),
-          .title = "a text of your own",
-          .folder = "",
-          .address = "",
-          .gzip = false,
-          .files = {{path, "", 0, Part::training}},
-          .format = std::make_shared<TextFormat>(TextFormat::Parts::lines)};
-}
-
 }  // namespace tutti::data

@@ -7,7 +7,4 @@ namespace tutti::data {
 
 std::vector<DatasetInfo> published_datasets();
 
-// A text of one's own, of which nine tenths are for training. Throws DataError if it cannot be read.
-DatasetInfo text_dataset(const std::filesystem::path& file);
-
 }  // namespace tutti::data

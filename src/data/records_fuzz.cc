@@ -1,7 +1,9 @@
 // Text files of records and of words: the first byte says whose, the rest is the file.
 #include "base/fuzz_input.h"
 #include "data/criteo.h"
+#include "data/csv.h"
 #include "data/gpcr.h"
+#include "data/npy.h"
 #include "data/sdss.h"
 #include "data/text_format.h"
 
@@ -25,20 +27,40 @@ void read_all(const tutti::data::Format& format, const std::string& path) {
 
 }  // namespace
 
+// X and Y: the first two bytes say where X ends.
+int read_arrays(std::span<const std::byte> bytes) {
+  using namespace tutti;
+  if (bytes.size() < 2) return 0;
+  const std::size_t first =
+      std::to_integer<std::size_t>(bytes[0]) + 256 * std::to_integer<std::size_t>(bytes[1]);
+  const auto rest = bytes.subspan(2);
+  const fuzz::File x(rest.first(std::min(first, rest.size())));
+  const fuzz::File y(rest.subspan(std::min(first, rest.size())));
+  return fuzz::try_to([&] {
+    data::PartFiles sources;
+    sources[data::Part::training] = {x.path(), y.path()};
+    const data::NpyFormat format(0.5);
+    format.prepare(sources, format.native_fields(sources), {});
+  });
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tutti;
   if (size == 0) return 0;
+  if (data[0] % 6 == 5) return read_arrays(fuzz::bytes_of(data + 1, size - 1));
   const fuzz::File file(fuzz::bytes_of(data + 1, size - 1));
   return fuzz::try_to([&] {
-    switch (data[0] % 4) {
+    switch (data[0] % 6) {
       case 0:
         return read_all(data::CriteoFormat(), file.path());
       case 1:
         return read_all(data::GpcrFormat(), file.path());
       case 2:
         return read_all(data::SdssFormat(), file.path());
-      default:
+      case 3:
         return read_all(data::TextFormat(data::TextFormat::Parts::files), file.path());
+      default:
+        return read_all(data::CsvFormat({}, 0.5), file.path());
     }
   });
 }

@@ -16,8 +16,9 @@ namespace fs = std::filesystem;
 
 std::string folder_of(const CompareSpec& spec, const std::string& model, const std::string& strategy,
                       int workers, int repeat) {
-  return fmt::format("{}/{}{}-{}{}", spec.base.out, spec.models.size() > 1 ? model + "-" : "", strategy,
-                     workers, repeat > 1 ? fmt::format("-repeat-{}", repeat) : "");
+  return fmt::format("{}/{}{}-{}{}", spec.base.out,
+                     spec.models.size() > 1 ? std::filesystem::path(model).stem().string() + "-" : "",
+                     strategy, workers, repeat > 1 ? fmt::format("-repeat-{}", repeat) : "");
 }
 
 void plan_model(const CompareSpec& spec, const std::string& model, std::vector<Cell>& cells) {

@@ -9,10 +9,12 @@
 #include "models/deepfam.h"
 #include "models/gan_mnist.h"
 #include "models/lstm_lm.h"
+#include "models/mlp.h"
 #include "models/mnist_cnn.h"
 #include "models/mobilenet.h"
 #include "models/resnet.h"
 #include "models/row_lstm.h"
+#include "models/script.h"
 #include "models/sdss_dnn.h"
 #include "models/vgg.h"
 #include "models/wide_deep.h"
@@ -27,11 +29,14 @@ struct Option {
   std::int64_t ModelOptions::*value;
 };
 
+constexpr std::string_view kScript = "script:";
+
 constexpr Option kOptions[] = {
     {"classes", &ModelOptions::classes},     {"image size", &ModelOptions::image_size},
     {"channels", &ModelOptions::channels},   {"vocabulary", &ModelOptions::vocabulary},
     {"embedding", &ModelOptions::embedding}, {"hidden", &ModelOptions::hidden},
     {"unroll", &ModelOptions::unroll},       {"sampled", &ModelOptions::sampled},
+    {"inputs", &ModelOptions::inputs},
 };
 
 std::string names_of_options(const ModelOptions& own) {
@@ -101,24 +106,27 @@ ModelOptions ModelInfo::complete(const ModelOptions& options) const {
 
 const std::vector<ModelInfo>& all_models() {
   static const std::vector<ModelInfo> kModels = {
-      mnist_cnn(),       wide_deep(),         alexnet(),       vgg(16),       vgg(19),       resnet(50),
-      resnet(152),       mobilenetv2(),       alexnet_cifar(), vgg_cifar(16), vgg_cifar(19), resnet_cifar(50),
-      resnet_cifar(152), mobilenetv2_cifar(), rnn_mnist(),     deepfam(),     sdss_dnn(),    lstm_lm(),
-      gan_mnist(),
+      mnist_cnn(),       wide_deep(),         alexnet(),     vgg(16),
+      vgg(19),           resnet(50),          resnet(152),   mobilenetv2(),
+      alexnet_cifar(),   vgg_cifar(16),       vgg_cifar(19), resnet_cifar(50),
+      resnet_cifar(152), mobilenetv2_cifar(), rnn_mnist(),   deepfam(),
+      sdss_dnn(),        lstm_lm(),           gan_mnist(),   mlp(),
   };
   return kModels;
 }
 
-const ModelInfo& find_model(std::string_view name) {
+ModelInfo find_model(std::string_view name, std::string_view loss) {
+  if (name.starts_with(kScript)) return script_model(name.substr(kScript.size()), parse_loss(loss));
   const auto found = std::ranges::find(all_models(), name, &ModelInfo::name);
   if (found != all_models().end()) return *found;
   std::vector<std::string_view> names;
   for (const ModelInfo& m : all_models()) names.push_back(m.name);
+  names.push_back("script:FILE");
   throw ConfigError(fmt::format("unknown model '{}'; there are: {}", name, fmt::join(names, ", ")));
 }
 
 std::shared_ptr<Model> make_model(std::string_view name, const ModelOptions& options) {
-  const ModelInfo& info = find_model(name);
+  const ModelInfo info = find_model(name);
   auto model = info.make(options);
   if (options == ModelOptions{}) {
     TUTTI_CHECK(count_parameters(*model) == info.parameters, "{} has {} parameters", name,

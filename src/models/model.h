@@ -85,6 +85,7 @@ struct ModelOptions {
   std::int64_t classes = 0;
   std::int64_t image_size = 0;
   std::int64_t channels = 0;
+  std::int64_t inputs = 0;      // numbers of a sample
   std::int64_t vocabulary = 0;  // from here on: language models
   std::int64_t embedding = 0;
   std::int64_t hidden = 0;
@@ -94,24 +95,25 @@ struct ModelOptions {
 };
 
 struct ModelInfo {
-  std::string_view name;
-  std::string_view summary;
+  std::string name;
+  std::string summary;
   ModelOptions own = {};         // what is zero here is an option that the model does not have
   std::int64_t least_image = 0;  // the smallest image size that leaves something to every layer
   std::int64_t parameters = 0;   // with its own options; checked when the model is made
   double flops_per_sample = 0;   // with its own options; forward, multiply and add counted apart
-  std::string_view data;         // a data set that fits
+  std::string data;              // a data set that fits
   bool channels_last = false;    // the memory format that is faster on CPUs
   std::size_t phases = 1;        // of a step
   Measures measures = classification();
-  // Both are called with every option of the model set.
+  // Both are called with every option of the model set. Without the first it takes the data as it is.
   std::function<std::vector<Field>(const ModelOptions&)> takes;
   std::function<std::shared_ptr<Model>(const ModelOptions&)> build;
 
   // The model's own options where the given ones are zero. Throws ConfigError for an option that it does not
   // have, a negative one, and an image that is too small.
   ModelOptions complete(const ModelOptions& options) const;
-  // What it takes; the last is what it learns. Throws as `complete` does.
+  bool takes_any_data() const { return !takes; }
+  // What it takes, if not any data; the last is what it learns. Throws as `complete` does.
   std::vector<Field> fields(const ModelOptions& options) const { return takes(complete(options)); }
   // A fresh network with weights drawn from torch's generator. Throws as `complete` does.
   std::shared_ptr<Model> make(const ModelOptions& options) const { return build(complete(options)); }
@@ -119,8 +121,11 @@ struct ModelInfo {
 
 const std::vector<ModelInfo>& all_models();
 
-// Throws ConfigError that lists the names.
-const ModelInfo& find_model(std::string_view name);
+inline constexpr std::string_view kCrossEntropy = "cross-entropy";
+
+// One of them, or a network of one's own: "script:FILE" (models/script.h), of whose scores `loss` is made.
+// Throws ConfigError that lists the names, DataError if the file cannot be used.
+ModelInfo find_model(std::string_view name, std::string_view loss = kCrossEntropy);
 
 // ModelInfo::make by name. Throws ConfigError also for an unknown name.
 std::shared_ptr<Model> make_model(std::string_view name, const ModelOptions& options = {});

@@ -16,6 +16,9 @@ using data::Part;
 inline constexpr std::string_view kSynthetic = "synthetic";
 inline constexpr std::size_t kSyntheticSamples[] = {20'000, 2'000};  // by Part
 
+// What its samples consist of. Throws ConfigError.
+std::vector<Field> fields_of(const Setup& setup);
+
 // Throws DataError.
 std::unique_ptr<data::Samples> open_samples(const Setup& setup, Part part);
 

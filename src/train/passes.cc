@@ -14,11 +14,10 @@ namespace tutti::train {
 
 using observe::Lane;
 
-Passes::Passes(const PassesSetup& setup)
-    : setup_(setup), fields_(setup.info.fields(options_of(setup.config))) {}
+Passes::Passes(PassesSetup setup) : setup_(std::move(setup)) {}
 
 models::Batch Passes::tensors_of(const data::Batch& batch) const {
-  return as_tensors(batch.fields, fields_, batch.count, setup_.config.memory_format == "channels-last");
+  return as_tensors(batch.fields, setup_.fields, batch.count, setup_.config.memory_format == "channels-last");
 }
 
 double Passes::run(const data::Batch& batch, const std::function<void(std::size_t)>& begin_phase,

@@ -17,7 +17,7 @@ namespace tutti::train {
 // What passes are made with; all of it outlives them.
 struct PassesSetup {
   const config::TrainConfig& config;
-  const models::ModelInfo& info;
+  std::vector<Field> fields;                 // of a batch
   const std::vector<models::Phase>& phases;  // of the model
   std::int64_t micro_batch = 0;
   int workers = 0;
@@ -28,7 +28,7 @@ struct PassesSetup {
 // One thread calls it.
 class Passes {
  public:
-  explicit Passes(const PassesSetup& setup);
+  explicit Passes(PassesSetup setup);
 
   // Tensors over the batch's own memory.
   models::Batch tensors_of(const data::Batch& batch) const;
@@ -51,7 +51,6 @@ class Passes {
                               const OnLoss& on_loss);
 
   const PassesSetup setup_;
-  const std::vector<Field> fields_;
   std::uint64_t forwards_ = 0;  // of the step
   bool accumulating_ = false;
 };

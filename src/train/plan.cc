@@ -1,6 +1,7 @@
 #include "train/plan.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "base/error.h"
 #include "data/sampler.h"
@@ -39,6 +40,10 @@ std::int64_t batch_of(const config::TrainConfig& c) {
 }
 
 double pace_of(const config::TrainConfig& c, const models::ModelInfo& model) {
+  if (model.flops_per_sample == 0) {
+    throw ConfigError(fmt::format("--device-tflops {}: nobody knows the operations of {}; use --pace",
+                                  c.device_tflops, model.name));
+  }
   auto own = model.own;
   const auto asked = model.complete(options_of(c));
   // Neither changes what is computed by much.
@@ -88,11 +93,19 @@ optim::Settings optimizer_settings(const config::TrainConfig& c) {
 models::ModelOptions options_of(const config::TrainConfig& c) {
   return {.classes = c.classes,
           .image_size = c.image_size,
+          .inputs = c.inputs,
           .vocabulary = c.vocabulary,
           .embedding = c.embedding,
           .hidden = c.hidden,
           .unroll = c.unroll,
           .sampled = c.sampled};
+}
+
+data::OwnDataOptions own_data_of(const config::TrainConfig& c) {
+  data::OwnDataOptions own{.label = c.label, .test_share = c.test_share, .test_file = c.test_data};
+  std::istringstream names(c.features);
+  for (std::string name; std::getline(names, name, ',');) own.features.push_back(name);
+  return own;
 }
 
 data::AugmentOptions augment_of(const config::TrainConfig& c) {

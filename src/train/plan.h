@@ -3,6 +3,7 @@
 
 #include "config/train_config.h"
 #include "data/augment.h"
+#include "data/own_data.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
 #include "optim/schedule.h"
@@ -43,6 +44,9 @@ bool survives_workers(const config::TrainConfig& config);
 
 // What the network was told.
 models::ModelOptions options_of(const config::TrainConfig& config);
+
+// What is said of data of one's own.
+data::OwnDataOptions own_data_of(const config::TrainConfig& config);
 
 // What is done to training images.
 data::AugmentOptions augment_of(const config::TrainConfig& config);

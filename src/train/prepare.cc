@@ -20,10 +20,14 @@ void fit_to_data(const models::ModelInfo& model, const std::vector<Field>& nativ
   for (const Field& f : native) {
     if (f.name == "label" && model.own.classes > 0 && c.classes == 0) c.classes = f.below;
     if (f.name == "tokens" && model.own.vocabulary > 0 && c.vocabulary == 0) c.vocabulary = f.below;
+    if (f.name == "features" && model.own.inputs > 0 && c.inputs == 0) {
+      c.inputs = static_cast<std::int64_t>(f.count());
+    }
   }
 }
 
 void check_fits(const models::ModelInfo& model, const data::DatasetInfo& data, config::TrainConfig& c) {
+  if (model.takes_any_data()) return;
   fit_to_data(model, data.format->native_fields({}), c);
   const auto fields = model.fields(options_of(c));
   try {
@@ -37,18 +41,39 @@ void check_fits(const models::ModelInfo& model, const data::DatasetInfo& data, c
 std::size_t prepare_data(const data::DatasetInfo& info, const DataPlaces& places,
                          const models::ModelInfo& model, config::TrainConfig& c, Prepared& prepared) {
   const auto located = data::locate(info, places.roots);
-  fit_to_data(model, data::native_fields(info, located), c);
-  const auto wanted = model.fields(options_of(c));
+  const auto native = data::native_fields(info, located);
+  fit_to_data(model, native, c);
+  const auto wanted = model.takes_any_data() ? native : model.fields(options_of(c));
+  prepared.setup.fields = wanted;
   auto plain = data::prepare(info, located, wanted, places.cache);
   prepared.setup.files = std::move(plain.files);
   prepared.keep_open = std::move(plain.keep_open);
   return data::open(info, prepared.setup.files[data::Part::training], wanted)->size();
 }
 
+nlohmann::json json_of(const std::vector<Field>& fields) {
+  auto list = nlohmann::json::array();
+  for (const Field& f : fields) {
+    list.push_back(
+        {{"name", f.name}, {"type", static_cast<int>(f.type)}, {"shape", f.shape}, {"below", f.below}});
+  }
+  return list;
+}
+
+std::vector<Field> fields_from(const nlohmann::json& list) {
+  std::vector<Field> fields;
+  for (const auto& f : list) {
+    fields.push_back(
+        {f.at("name"), static_cast<DType>(f.at("type").get<int>()), f.at("shape"), f.at("below")});
+  }
+  return fields;
+}
+
 }  // namespace
 
 void to_json(nlohmann::json& json, const Setup& s) {
   json = {{"config", s.config},
+          {"fields", json_of(s.fields)},
           {"training_files", s.files[data::Part::training]},
           {"test_files", s.files[data::Part::test]},
           {"checkpoint", s.checkpoint.value_or("")},
@@ -61,6 +86,7 @@ void to_json(nlohmann::json& json, const Setup& s) {
 
 void from_json(const nlohmann::json& json, Setup& s) {
   json.at("config").get_to(s.config);
+  s.fields = fields_from(json.at("fields"));
   json.at("training_files").get_to(s.files[data::Part::training]);
   json.at("test_files").get_to(s.files[data::Part::test]);
   const auto checkpoint = json.at("checkpoint").get<std::string>();
@@ -162,7 +188,9 @@ void resolve_out(config::TrainConfig& c, const std::string& now) {
   if (!c.out.empty()) return;
   if (c.resume == kAuto) throw ConfigError("--resume auto needs --out, the folder to go on or begin in");
   if (!c.resume.empty()) c.out = run_folder_of(c.resume).string();
-  if (c.out.empty()) c.out = fmt::format("runs/{}-{}-{}", c.model, c.strategy, now);
+  // Of a file of one's own its name.
+  const std::string model = std::filesystem::path(c.model).stem().string();
+  if (c.out.empty()) c.out = fmt::format("runs/{}-{}-{}", model, c.strategy, now);
 }
 
 }  // namespace
@@ -177,7 +205,8 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   }
   exchange::algorithm_of(strategy, c.algorithm);
   optimizer_settings(c);
-  const auto& model = models::find_model(c.model);
+  const auto model = models::find_model(c.model, c.loss);
+  c.model = model.name;
   if (c.label_smoothing > 0 && model.own.classes == 0) {
     throw ConfigError(fmt::format("--label-smoothing {} is for models that tell classes apart; {} does not",
                                   c.label_smoothing, model.name));
@@ -193,10 +222,15 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   resolve_servers(strategy, model, c);
   target_of(c, model);
   std::optional<data::DatasetInfo> info;  // none: made up
-  if (c.data != kSynthetic) info = data::find_dataset(c.data);
+  if (c.data != kSynthetic) info = data::find_dataset(c.data, own_data_of(c));
+  if (!info && model.takes_any_data()) {
+    throw ConfigError(fmt::format("--model {} takes data as it is, and --data {} is made up to fit a model",
+                                  c.model, c.data));
+  }
   info ? check_fits(model, *info, c) : void(model.fields(options_of(c)));
 
-  if (augment_of(c).any()) data::Augment(augment_of(c), model.fields(options_of(c)), c.seed);
+  if (augment_of(c).any() && !model.takes_any_data())
+    data::Augment(augment_of(c), model.fields(options_of(c)), c.seed);
 
   if (c.memory_format == "auto") c.memory_format = model.channels_last ? "channels-last" : "contiguous";
   if (c.transport == "auto") c.transport = "shm";

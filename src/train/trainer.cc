@@ -42,7 +42,7 @@ class Trainer {
             setup.config.heartbeat_timeout_s > 0
                 ? std::make_unique<OperatorProgress>(everyone.board(), everyone.rank(), timeout_of(config_))
                 : nullptr),
-        info_(models::find_model(config_.model)),
+        info_(models::find_model(config_.model, config_.loss)),
         channels_last_(config_.memory_format == "channels-last"),
         strategy_(exchange::find_strategy(config_.strategy)),
         training_(open_samples(setup, Part::training)),
@@ -109,7 +109,7 @@ class Trainer {
   std::shared_ptr<models::Model> make_model() {
     auto model = [&] {
       const Chance chance(config_.seed);
-      return models::make_model(config_.model, options_of(config_));
+      return info_.make(options_of(config_));
     }();
     if (config_.label_smoothing > 0) {
       dynamic_cast<models::Classifier&>(*model).smooth_labels(config_.label_smoothing);
@@ -535,7 +535,7 @@ class Trainer {
   const config::TrainConfig& config_;
   observe::EventSink& sink_;
   const std::unique_ptr<OperatorProgress> operators_;  // before the model is made
-  const models::ModelInfo& info_;
+  const models::ModelInfo info_;
   const bool channels_last_;
   const exchange::Strategy& strategy_;
   const bool apart_ = strategy_.apart || config_.backup_workers > 0;  // workers do not keep step
@@ -552,7 +552,7 @@ class Trainer {
   observe::Trace trace_;
   std::shared_ptr<models::Model> model_;
   const std::vector<models::Phase> phases_ = model_->phases();
-  Passes passes_{{config_, info_, phases_, plan_.micro_batch, all_.world(), all_.rank(), trace_}};
+  Passes passes_{{config_, fields_of(setup_), phases_, plan_.micro_batch, all_.world(), all_.rank(), trace_}};
   const Buffers buffers_{*model_};
   Skips skips_{buffers_, together_ ? &all_ : nullptr,
                [this](std::string line) { emit(observe::Note{std::move(line)}); }};

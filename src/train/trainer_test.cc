@@ -408,7 +408,7 @@ TEST_F(TrainerTest, CoresAreSharedOutUnlessThreadsAreAskedFor) {
 }
 
 TEST_F(TrainerTest, RunFolderThatCannotBeWrittenIsRefused) {
-  EXPECT_THROW(make_run_folder({config("/proc/nothing"), {}, std::nullopt}), ConfigError);
+  EXPECT_THROW(make_run_folder({.config = config("/proc/nothing")}), ConfigError);
 }
 
 TEST_F(TrainerTest, ResumedRunForgetsWhatCameAfterItsCheckpoint) {

@@ -1,0 +1,90 @@
+// The program with data that its user brings.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "cli/program_fixture.h"
+
+namespace tutti {
+namespace {
+
+class OwnData : public Program {
+ protected:
+  // 150 flowers of three kinds, as in Fisher's table: four measures that tell them apart, mostly.
+  std::string flowers() const {
+    std::string csv = "sepal length,sepal width,petal length,petal width,species\n";
+    for (int i = 0; i < 150; ++i) {
+      const int kind = i / 50;
+      const auto noise = [i](int salt) {
+        return std::sin(static_cast<double>(i * (salt + 3)) * 12.9898) * 0.3;
+      };
+      csv += fmt::format("{:.1f},{:.1f},{:.1f},{:.1f},{}\n", 5.0 + 0.8 * kind + noise(1),
+                         3.4 - 0.3 * kind + noise(2), 1.5 + 2.0 * kind + noise(3),
+                         0.2 + 0.9 * kind + noise(4) / 2,
+                         std::array{"setosa", "versicolor", "virginica"}[static_cast<std::size_t>(kind)]);
+    }
+    return put("iris.csv", csv);
+  }
+  std::string put(const std::string& name, const std::string& text) const {
+    std::ofstream(root() / name) << text;
+    return (root() / name).string();
+  }
+  std::vector<std::string> train_table(const std::string& file, std::vector<std::string> more) const {
+    std::vector<std::string> all = {"train",    "--data",    "csv:" + file, "--model", "mlp",
+                                    "--epochs", "20",        "--lr",        "0.01",    "--batch",
+                                    "16",       "--threads", "1",           "--out",   out().string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+};
+
+TEST_F(OwnData, ATableIsLearnedByOneCommandUnderAnyStrategy) {
+  const auto file = flowers();
+  for (const char* strategy : {"allreduce", "ps-sync"}) {
+    const Ended e = run(
+        train_table(file, {"--label", "species", "--strategy", strategy, "--workers", "2", "--overwrite"}));
+    ASSERT_EQ(e.code, 0) << e.error;
+    const auto s = summary();
+    EXPECT_GT(s["test_accuracy"], 0.9) << strategy;
+    EXPECT_EQ(s["config"]["inputs"], 4);
+    EXPECT_EQ(s["config"]["classes"], 3);
+    EXPECT_EQ(s["replicas_sha256"][0], s["replicas_sha256"][1]);
+  }
+}
+
+TEST_F(OwnData, ARunGoesOnWithItsTableAndRefusesAnother) {
+  const auto file = flowers();
+  ASSERT_EQ(run(train_table(file, {"--label", "species"})).code, 0);
+  const auto whole = summary()["parameters_sha256"];
+  remove_tree(out());
+  auto half = train_table(file, {"--label", "species"});
+  *(std::ranges::find(half, "20")) = "10";
+  ASSERT_EQ(run(half).code, 0);
+  Ended e = run({"train", "--resume", out().string(), "--epochs", "20"});
+  ASSERT_EQ(e.code, 0) << e.error;
+  EXPECT_EQ(summary()["parameters_sha256"], whole);
+  std::ofstream(file, std::ios::app) << "5,3,1,0.2,setosa\n";
+  e = run({"train", "--resume", out().string(), "--epochs", "30"});
+  EXPECT_EQ(e.code, 2) << e.error;
+}
+
+TEST_F(OwnData, BadTablesAreRefusedWithFileLineAndColumn) {
+  const auto file = flowers();
+  const auto refused = [&](const std::string& f, const std::vector<std::string>& more,
+                           const std::string& words) { expect_refused(train_table(f, more), words); };
+  refused(file, {"--label", "kind"}, "iris.csv: line 1: there is no column 'kind'; there are: sepal length");
+  refused(file, {"--features", "sepal length,height"}, "there is no column 'height'");
+  refused(put("one.csv", "a,b\n1,x\n2,x\n3,x\n4,x\n5,x\n6,x\n7,x\n8,x\n9,x\n"), {},
+          "one.csv: column b: all rows have the label 'x'");
+  refused(put("short.csv", "a,b\n1,x\n2\n"), {}, "short.csv: line 3: it has 1 cells, the header 2");
+  refused((root() / "none.csv").string(), {}, "none.csv");
+  refused(file, {"--test-share", "1"}, "--test-share must be above 0 and below 1");
+  expect_refused(train_into_out({"--model", "mnist-cnn"}, ("csv:" + file).c_str()),
+                 "cannot be given as image");
+  expect_refused(train_into_out({"--label", "species"}),
+                 "--label must be left out unless --data is csv:FILE");
+}
+
+}  // namespace
+}  // namespace tutti

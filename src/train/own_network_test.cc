@@ -1,0 +1,108 @@
+// A network from a TorchScript file takes its user's data, under every strategy, as the built-in ones do.
+#include <gtest/gtest.h>
+#include <torch/script.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "train/run_fixture.h"
+
+namespace tutti::train {
+namespace {
+
+class OwnNetwork : public ::testing::Test {
+ protected:
+  OwnNetwork() {
+    std::ofstream table(folder_.path() / "points.csv");
+    table << "x,y,side\n";
+    for (int i = 0; i < 400; ++i) {
+      const double angle = i * 2.39996;
+      const double distance = 0.2 + (i % 20) / 20.0;
+      table << distance * std::cos(angle) << ',' << distance * std::sin(angle) << ','
+            << (distance > 0.7 ? "out" : "in") << '\n';
+    }
+    torch::manual_seed(5);
+    torch::jit::Module net("net");
+    net.register_parameter("a", torch::randn({16, 2}), false);
+    net.register_parameter("b", torch::randn({16}), false);
+    net.register_parameter("c", torch::randn({2, 16}) / 4, false);
+    net.define(R"(
+      def forward(self, x):
+          return torch.matmul(torch.relu(torch.matmul(x, self.a.t()) + self.b), self.c.t())
+    )");
+    for (auto p : net.parameters()) p.set_requires_grad(true);
+    net.save((folder_.path() / "net.pt").string());
+  }
+
+  config::TrainConfig config(const std::string& strategy, int workers) const {
+    config::TrainConfig c;
+    c.model = "script:" + (folder_.path() / "net.pt").string();
+    c.data = "csv:" + (folder_.path() / "points.csv").string();
+    c.strategy = strategy;
+    c.workers = workers;
+    c.batch = 16 / workers;
+    c.epochs = 20;
+    c.lr = 0.02;
+    c.threads = 1;
+    c.out = (folder_.path() / strategy).string();
+    return c;
+  }
+  fixture::Finished run(const config::TrainConfig& c) const {
+    const auto prepared = prepare(c, {{folder_.path()}, {}}, 1, "now");
+    return fixture::run(prepared.setup);
+  }
+
+  ScratchFolder folder_;
+};
+
+TEST_F(OwnNetwork, LearnsUnderEveryStrategyToTheSameReplicas) {
+  std::string bits;
+  for (const std::string strategy : {"allreduce", "ps-sync", "ps-async", "local-sgd"}) {
+    const auto s = run(config(strategy, 2)).summary;
+    EXPECT_GT(s["test_accuracy"], 0.9) << strategy;
+    EXPECT_EQ(s["replicas_sha256"][0], s["replicas_sha256"][1]) << strategy;
+    if (strategy == "allreduce") bits = s["parameters_sha256"];
+    if (strategy == "ps-sync") {
+      EXPECT_EQ(s["parameters_sha256"], bits);
+    }
+  }
+}
+
+TEST_F(OwnNetwork, GoesOnFromItsCheckpointToTheSameBits) {
+  auto c = config("local", 1);
+  const auto whole = run(c).summary["parameters_sha256"];
+  c.out = (folder_.path() / "half").string();
+  c.epochs = 10;
+  run(c);
+  c.epochs = 20;
+  c.resume = c.out;
+  EXPECT_EQ(run(c).summary["parameters_sha256"], whole);
+}
+
+TEST_F(OwnNetwork, IsJudgedByTheLossThatIsAskedFor) {
+  auto c = config("local", 1);
+  c.loss = "mse";
+  try {
+    run(c);
+    FAIL() << "two scores were taken for one number";
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("scores of shape [16, 2] for 16 samples"), std::string::npos)
+        << e.what();
+  }
+  c.loss = "hinge";
+  EXPECT_THROW(run(c), ConfigError);
+}
+
+TEST_F(OwnNetwork, RefusesDataThatIsMadeUpAndFilesThatAreNone) {
+  auto c = config("local", 1);
+  c.data = "synthetic";
+  EXPECT_THROW(run(c), ConfigError);
+  c = config("local", 1);
+  c.model = "script:" + (folder_.path() / "points.csv").string();
+  EXPECT_THROW(run(c), DataError);
+}
+
+}  // namespace
+}  // namespace tutti::train
