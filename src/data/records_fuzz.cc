@@ -9,11 +9,11 @@
 
 namespace {
 
-void read_all(const tutti::data::Format& format, const std::string& path) {
+void read_all(const tutti::data::Format& format, const std::string& path, bool with_test_file = true) {
   using tutti::data::Part;
   tutti::data::PartFiles sources;
   sources[Part::training] = {path};
-  sources[Part::test] = {path};
+  if (with_test_file) sources[Part::test] = {path};
   const auto fields = format.native_fields(sources);
   const auto prepared = format.prepare(sources, fields, {});
   for (const Part part : tutti::data::kParts) {
@@ -24,8 +24,6 @@ void read_all(const tutti::data::Format& format, const std::string& path) {
     for (std::uint32_t i = 0; i < samples->size(); ++i) samples->decode(std::vector{i}, into);
   }
 }
-
-}  // namespace
 
 // X and Y: the first two bytes say where X ends.
 int read_arrays(std::span<const std::byte> bytes) {
@@ -44,13 +42,15 @@ int read_arrays(std::span<const std::byte> bytes) {
   });
 }
 
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tutti;
   if (size == 0) return 0;
-  if (data[0] % 6 == 5) return read_arrays(fuzz::bytes_of(data + 1, size - 1));
+  if (data[0] % 7 == 5) return read_arrays(fuzz::bytes_of(data + 1, size - 1));
   const fuzz::File file(fuzz::bytes_of(data + 1, size - 1));
   return fuzz::try_to([&] {
-    switch (data[0] % 6) {
+    switch (data[0] % 7) {
       case 0:
         return read_all(data::CriteoFormat(), file.path());
       case 1:
@@ -59,8 +59,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return read_all(data::SdssFormat(), file.path());
       case 3:
         return read_all(data::TextFormat(data::TextFormat::Parts::files), file.path());
-      default:
+      case 4:
         return read_all(data::CsvFormat({}, 0.5), file.path());
+      default:
+        return read_all(data::CsvFormat({}, 0.5), file.path(), /*with_test_file=*/false);
     }
   });
 }
