@@ -42,6 +42,7 @@ DatasetInfo find_dataset(std::string_view name, const OwnDataOptions& options) {
 
 fs::path find_file(const DatasetInfo& info, const DatasetFile& file, const fs::path& folder) {
   std::error_code ignored;
+  if (file.folder) return fs::is_directory(folder / file.name, ignored) ? folder / file.name : fs::path{};
   for (const char* ending : {"", ".gz"}) {
     if (*ending != '\0' && !info.gzip) break;
     fs::path path = folder / (file.name + ending);

@@ -23,6 +23,7 @@ struct DatasetFile {
   std::uint64_t bytes = 0;
   std::optional<Part> part;  // none: a run reads it not, and nobody misses it
   bool optional = false;     // a run does without it; a set that is whole has it
+  bool folder = false;       // of one's own: all that lies in it
 };
 
 struct DatasetInfo {

@@ -39,7 +39,7 @@ TEST_F(Catalogue, AnUnknownNameListsTheKnown) {
   EXPECT_EQ(error_of<ConfigError>([] { find_dataset("mnits"); }),
             "unknown data set 'mnits', known are: mnist, fashion-mnist, cifar10, sdss, sdss-dr17, gpcr, "
             "wikitext-2, "
-            "criteo, csv:FILE, npy:X.npy,Y.npy, text:FILE");
+            "criteo, csv:FILE, images:FOLDER, npy:X.npy,Y.npy, text:FILE");
 }
 
 TEST_F(Catalogue, TakesTheFirstCompleteRootPlainOrGzipped) {

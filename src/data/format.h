@@ -67,6 +67,14 @@ class Format {
                                         const std::vector<Field>& wanted) const = 0;
 };
 
+// A format that knows its classes by name.
+class ClassNames {
+ public:
+  virtual ~ClassNames() = default;
+  // In the order of their numbers. Throws DataError.
+  virtual std::vector<std::string> class_names(const PartFiles& sources) const = 0;
+};
+
 // "image 1x28x28, label below 10".
 std::string text_of(const std::vector<Field>& fields);
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "data/csv.h"
+#include "data/folder_format.h"
 #include "data/npy.h"
 #include "data/text_format.h"
 
@@ -36,6 +37,7 @@ DatasetInfo npy_dataset(std::string_view path, const OwnDataOptions& options) {
 
 constexpr OwnDataKind kOwnData[] = {
     {"csv:", "csv:FILE", "a table with a header (--label, --features)", csv_dataset},
+    {"images:", "images:FOLDER", "JPEG and PNG files, a folder a class", folder_dataset},
     {"npy:", "npy:X.npy,Y.npy", "NumPy arrays: samples, and the class of each", npy_dataset},
     {"text:", "text:FILE", "a text, for language models", text_dataset},
 };

@@ -12,7 +12,7 @@ namespace tutti::data {
 struct OwnDataOptions {
   std::string label = {};                  // csv: the column that is to be learned; empty: the last
   std::vector<std::string> features = {};  // csv: the columns to learn it from; none: all others
-  double test_share = 0.2;                 // of the samples, unless there is a file for them
+  double test_share = 0.2;                 // of the samples, unless there is a file or folder for them
   std::string test_file = {};              // csv
 };
 

@@ -35,4 +35,44 @@ void Resize::operator()(std::span<const float> in, std::span<float> out) const {
   }
 }
 
+namespace {
+
+// How many of `in` remain when so many neighbours become one that there are no fewer than `out`.
+std::size_t averaged_size(std::size_t in, std::size_t out) {
+  return in >= 2 * out ? in / (in / out) : in;
+}
+
+// Where each of `out` runs of `in` pixels begins, and where the last one ends.
+std::vector<std::size_t> run_edges(std::size_t in, std::size_t out) {
+  std::vector<std::size_t> edges(out + 1);
+  for (std::size_t i = 0; i <= out; ++i) edges[i] = i * in / out;
+  return edges;
+}
+
+void average_bytes(std::span<const std::uint8_t> in, PlaneSize from, std::span<float> out, PlaneSize to) {
+  const auto rows = run_edges(from.rows, to.rows);
+  const auto cols = run_edges(from.cols, to.cols);
+  for (std::size_t y = 0; y < to.rows; ++y) {
+    for (std::size_t x = 0; x < to.cols; ++x) {
+      std::uint64_t sum = 0;
+      for (std::size_t row = rows[y]; row < rows[y + 1]; ++row) {
+        for (std::size_t col = cols[x]; col < cols[x + 1]; ++col) sum += in[row * from.cols + col];
+      }
+      const auto pixels = static_cast<float>((rows[y + 1] - rows[y]) * (cols[x + 1] - cols[x]));
+      out[y * to.cols + x] = static_cast<float>(sum) / (255.0F * pixels);
+    }
+  }
+}
+
+}  // namespace
+
+void scale_bytes(std::span<const std::uint8_t> in, PlaneSize from, std::span<float> out, PlaneSize to) {
+  TUTTI_CHECK(in.size() == from.count() && out.size() == to.count());
+  const PlaneSize between{averaged_size(from.rows, to.rows), averaged_size(from.cols, to.cols)};
+  if (between == to) return average_bytes(in, from, out, to);
+  std::vector<float> averaged(between.count());
+  average_bytes(in, from, averaged, between);
+  Resize(between.rows, between.cols, to.rows, to.cols)(averaged, out);
+}
+
 }  // namespace tutti::data

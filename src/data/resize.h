@@ -1,4 +1,4 @@
-// Planes of numbers in another size.
+// Planes of numbers, and of bytes, in another size.
 #pragma once
 
 #include <cstddef>
@@ -29,5 +29,17 @@ class Resize {
   std::size_t rows_in_, cols_in_;
   std::vector<Tap> rows_, cols_;
 };
+
+struct PlaneSize {
+  std::size_t rows = 0;
+  std::size_t cols = 0;
+
+  std::size_t count() const { return rows * cols; }
+  bool operator==(const PlaneSize&) const = default;
+};
+
+// A plane of bytes as numbers from 0 to 1, in another size. What becomes less than half as large is averaged
+// first: Resize would look at some of the pixels and skip the others.
+void scale_bytes(std::span<const std::uint8_t> in, PlaneSize from, std::span<float> out, PlaneSize to);
 
 }  // namespace tutti::data

@@ -44,6 +44,41 @@ TEST(Resize, IsTheBilinearFormulaInEverySize) {
   }
 }
 
+std::vector<float> scaled(const std::vector<std::uint8_t>& in, PlaneSize from, PlaneSize to) {
+  std::vector<float> out(to.count());
+  scale_bytes(in, from, out, to);
+  return out;
+}
+
+TEST(ScaleBytes, ToTheSameSizeIsTheBytesOver255) {
+  EXPECT_EQ(scaled({0, 51, 255, 102}, {2, 2}, {2, 2}), (std::vector<float>{0, 0.2F, 1, 0.4F}));
+}
+
+TEST(ScaleBytes, ByAWholeFactorIsTheMeanOfAllPixels) {
+  EXPECT_EQ(scaled({0, 255, 0, 0, 255, 255, 0, 51}, {2, 4}, {1, 2}), (std::vector<float>{0.75F, 0.05F}));
+  // A bright pixel counts wherever it is.
+  for (std::size_t at = 0; at < 36; ++at) {
+    std::vector<std::uint8_t> in(36);
+    in[at] = 255;
+    EXPECT_FLOAT_EQ(scaled(in, {6, 6}, {1, 1})[0], 1 / 36.0F) << at;
+  }
+}
+
+TEST(ScaleBytes, ToALargerSizeIsBilinear) {
+  const std::vector<float> numbers = {0, 1, 0.2F};
+  std::vector<float> expected(10);
+  Resize(1, 3, 2, 5)(numbers, expected);
+  EXPECT_EQ(scaled({0, 255, 51}, {1, 3}, {2, 5}), expected);
+}
+
+TEST(ScaleBytes, BetweenFactorsAveragesFirstAndThenInterpolates) {
+  // 5 become 5 / 2 = 2 by two or three neighbours; then 2 remain.
+  EXPECT_EQ(scaled({0, 255, 255, 255, 255}, {1, 5}, {1, 2}), (std::vector<float>{0.5F, 1}));
+  // 7 become 3 by two neighbours, or three; of those 2 lie between.
+  const auto out = scaled({0, 0, 51, 51, 255, 255, 255}, {1, 7}, {1, 3});
+  EXPECT_EQ(out, (std::vector<float>{0, 0.2F, 1}));
+}
+
 TEST(Resize, ToTheSameSizeChangesNothing) {
   const std::vector<float> in = {1, 2, 3, 4, 5, 6};
   std::vector<float> out(6);
