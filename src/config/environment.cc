@@ -45,6 +45,15 @@ std::filesystem::path data_home() {
   throw ConfigError("there is no folder for data: set TUTTI_DATA or HOME");
 }
 
+bool text_is_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    if (const auto locale = variable(name)) {
+      return locale->find("UTF-8") != std::string::npos || locale->find("utf8") != std::string::npos;
+    }
+  }
+  return false;
+}
+
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     if (can_run(name)) return name;

@@ -17,6 +17,9 @@ std::filesystem::path cache_folder();
 // Where fetched data goes: $TUTTI_DATA or the user's cache folder. Throws ConfigError if there is neither.
 std::filesystem::path data_home();
 
+// Whether $LC_ALL, $LC_CTYPE or $LANG, the first that is set, says that text is UTF-8.
+bool text_is_utf8();
+
 // $OMP_NUM_THREADS as a positive number, if somebody set it.
 std::optional<int> omp_threads();
 

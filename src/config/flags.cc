@@ -79,14 +79,10 @@ void add_network_flags(CLI::App& app, TrainConfig& c) {
   add(app, "loss", c.loss, "of the scores that a network of your own gives: cross-entropy | mse | bce");
   // $TUTTI_DATA is where data lies, not which.
   add(app, "data", c.data,
-      "data set; `tutti data list` lists them; your own: csv:FILE | npy:X.npy,Y.npy | text:FILE")
+      "data set; `tutti data list` lists them; your own: csv:FILE | images:FOLDER | npy:X.npy,Y.npy | "
+      "text:FILE")
       ->envname("TUTTI_DATASET");
-  add(app, "label", c.label, "column of --data csv:FILE that is to be learned; default: the last");
-  add(app, "features", c.features,
-      "columns of --data csv:FILE to learn it from, with commas between; default: all others");
-  add(app, "test-share", c.test_share, "part of csv:FILE or npy:X,Y that is kept for tests");
-  add(app, "test-data", c.test_data,
-      "FILE like that of --data csv:FILE, for tests (instead of --test-share)");
+  add_own_data_flags(app, c);
   add_switch(app, "crop", c.crop,
              "move each training image by up to 4 pixels each way, another way each epoch");
   add_switch(app, "flip", c.flip, "mirror every second training image");
@@ -194,6 +190,15 @@ void add_outcome_flags(CLI::App& app, TrainConfig& c) {
 }
 
 }  // namespace
+
+void add_own_data_flags(CLI::App& app, TrainConfig& c) {
+  add(app, "label", c.label, "column of csv:FILE that is to be learned; default: the last");
+  add(app, "features", c.features,
+      "columns of csv:FILE to learn it from, with commas between; default: all others");
+  add(app, "test-share", c.test_share,
+      "part of csv:FILE, npy:X,Y or images:FOLDER (there of each class) that is kept for tests");
+  add(app, "test-data", c.test_data, "FILE like that of csv:FILE, for tests (instead of --test-share)");
+}
 
 void add_train_flags(CLI::App& command, TrainConfig& config) {
   CLI::App& app = command;

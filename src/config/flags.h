@@ -12,6 +12,9 @@ namespace tutti::config {
 // Adds every train flag to the command. The struct outlives the app.
 void add_train_flags(CLI::App& command, TrainConfig& config);
 
+// Of them those that say something of data of one's own: --label, --features, --test-share, --test-data.
+void add_own_data_flags(CLI::App& command, TrainConfig& config);
+
 // Fills from the file what neither flag nor environment has set. Throws ConfigError that names file and key.
 void apply_config_file(CLI::App& command, const std::string& path);
 

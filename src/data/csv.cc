@@ -314,11 +314,11 @@ bool CsvFormat::can_give(const std::vector<Field>& wanted) const {
          wanted[1].name == "label" && wanted[1].shape.empty();
 }
 
-std::vector<std::string> CsvFormat::class_names(const PartFiles& sources) const {
+std::vector<std::string> CsvFormat::names(const PartFiles& sources) const {
   const Reader reader(sources, columns_, test_share_);
-  std::vector<std::string> names(reader.scheme().classes.size());
-  for (const auto& [text, number] : reader.scheme().classes) names[number] = text;
-  return names;
+  std::vector<std::string> texts(reader.scheme().classes.size());
+  for (const auto& [text, number] : reader.scheme().classes) texts[number] = text;
+  return texts;
 }
 
 std::array<Words, 2> CsvFormat::read(const PartFiles& sources, const std::vector<Field>& wanted) const {

@@ -18,7 +18,7 @@ struct CsvColumns {
   std::vector<std::string> features = {};  // none: all but the label
 };
 
-class CsvFormat final : public RecordFormat, public ClassNames {
+class CsvFormat final : public RecordFormat, public Names {
  public:
   // Without a source for the test part so much of the first one's rows is it.
   CsvFormat(CsvColumns columns, double test_share) : columns_(std::move(columns)), test_share_(test_share) {}
@@ -26,7 +26,7 @@ class CsvFormat final : public RecordFormat, public ClassNames {
   // {"features", n}, {"label", below the number of classes}; without sources nothing is known.
   std::vector<Field> native_fields(const PartFiles& sources) const override;
   bool can_give(const std::vector<Field>& wanted) const override;
-  std::vector<std::string> class_names(const PartFiles& sources) const override;
+  std::vector<std::string> names(const PartFiles& sources) const override;
 
  private:
   std::array<Words, 2> read(const PartFiles& sources, const std::vector<Field>& wanted) const override;

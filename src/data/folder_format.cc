@@ -272,7 +272,7 @@ std::unique_ptr<Samples> FolderFormat::open(std::span<const std::string> files,
   return std::make_unique<FolderSamples>(folder_, read_index(files[0]), wanted);
 }
 
-std::vector<std::string> FolderFormat::class_names(const PartFiles&) const {
+std::vector<std::string> FolderFormat::names(const PartFiles&) const {
   return list_images(folder_, test_share_).classes;
 }
 

@@ -16,7 +16,7 @@
 
 namespace tutti::data {
 
-class FolderFormat final : public Format, public ClassNames {
+class FolderFormat final : public Format, public Names {
  public:
   // The only source is the folder itself. So much of each class is for tests, unless there is a folder of
   // them.
@@ -31,7 +31,7 @@ class FolderFormat final : public Format, public ClassNames {
   // Decoding throws DataError if a file is gone or has changed since it was prepared.
   std::unique_ptr<Samples> open(std::span<const std::string> files,
                                 const std::vector<Field>& wanted) const override;
-  std::vector<std::string> class_names(const PartFiles& sources) const override;
+  std::vector<std::string> names(const PartFiles& sources) const override;
 
  private:
   std::filesystem::path folder_;

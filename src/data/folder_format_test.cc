@@ -63,7 +63,7 @@ TEST_F(ImagesOfOnesOwn, HaveTheSizeThatMostHaveAndColourIfOneHas) {
   put("train/light/1.png", grey(1, 8, 8));
   put("test/light/1.png", grey(1));
   EXPECT_EQ(text_of(native()), "image 3x8x8, label below 2");
-  EXPECT_EQ(class_names(info(), located()), (std::vector<std::string>{"dark", "light"}));
+  EXPECT_EQ(names_of(info(), located()), (std::vector<std::string>{"dark", "light"}));
 }
 
 TEST_F(ImagesOfOnesOwn, AreGivenWithMeanZeroAndDeviationOneOfTheTrainingPart) {

@@ -67,12 +67,12 @@ class Format {
                                         const std::vector<Field>& wanted) const = 0;
 };
 
-// A format that knows its classes by name.
-class ClassNames {
+// A format that knows what its classes, or its words, are called.
+class Names {
  public:
-  virtual ~ClassNames() = default;
+  virtual ~Names() = default;
   // In the order of their numbers. Throws DataError.
-  virtual std::vector<std::string> class_names(const PartFiles& sources) const = 0;
+  virtual std::vector<std::string> names(const PartFiles& sources) const = 0;
 };
 
 // "image 1x28x28, label below 10".

@@ -26,9 +26,9 @@ std::vector<Field> native_fields(const DatasetInfo& info, const LocatedDataset& 
   return info.format->native_fields(by_part(info, located));
 }
 
-std::vector<std::string> class_names(const DatasetInfo& info, const LocatedDataset& located) {
-  const auto* known = dynamic_cast<const ClassNames*>(info.format.get());
-  return known == nullptr ? std::vector<std::string>{} : known->class_names(by_part(info, located));
+std::vector<std::string> names_of(const DatasetInfo& info, const LocatedDataset& located) {
+  const auto* known = dynamic_cast<const Names*>(info.format.get());
+  return known == nullptr ? std::vector<std::string>{} : known->names(by_part(info, located));
 }
 
 PlainFiles prepare(const DatasetInfo& info, const LocatedDataset& located, const std::vector<Field>& wanted,

@@ -11,9 +11,9 @@ void require_form(const DatasetInfo& info, const std::vector<Field>& wanted);
 // The fields as the set has them, with what only its files know. Throws DataError.
 std::vector<Field> native_fields(const DatasetInfo& info, const LocatedDataset& located);
 
-// The names of its classes, in the order of their numbers; none where the format does not know them. Throws
-// DataError.
-std::vector<std::string> class_names(const DatasetInfo& info, const LocatedDataset& located);
+// The names of its classes or words, in the order of their numbers; none where the format does not know them.
+// Throws DataError.
+std::vector<std::string> names_of(const DatasetInfo& info, const LocatedDataset& located);
 
 // For launchers: checks the form and all files, and gives what the processes of this host open. Throws
 // ConfigError, DataError.

@@ -66,6 +66,10 @@ std::vector<Field> TextFormat::native_fields(const PartFiles& sources) const {
   return fields_of(kUnroll + 1, static_cast<std::int64_t>(words));
 }
 
+std::vector<std::string> TextFormat::names(const PartFiles& sources) const {
+  return Vocabulary::of(Texts(sources, parts_)[Part::training]).words();
+}
+
 bool TextFormat::can_give(const std::vector<Field>& wanted) const {
   if (wanted.empty() || wanted[0].shape.size() != 1) return false;
   const std::int64_t window = wanted[0].shape[0];

@@ -7,7 +7,7 @@
 
 namespace tutti::data {
 
-class TextFormat final : public Format {
+class TextFormat final : public Format, public Names {
  public:
   enum class Parts {
     files,  // one source a part
@@ -22,6 +22,7 @@ class TextFormat final : public Format {
                      const std::filesystem::path& cache) const override;
   std::unique_ptr<Samples> open(std::span<const std::string> files,
                                 const std::vector<Field>& wanted) const override;
+  std::vector<std::string> names(const PartFiles& sources) const override;
 
  private:
   Parts parts_;
