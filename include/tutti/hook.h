@@ -6,20 +6,9 @@
 #include <memory>
 
 #include "tutti/export.h"
-#include "tutti/session.h"
+#include "tutti/workers.h"
 
 namespace tutti {
-
-// What a hook moves numbers with. Every process makes the same calls with the same shapes and types.
-class TUTTI_API HookExchange {
- public:
-  virtual ~HookExchange() = default;
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
-  virtual void all_reduce(torch::Tensor& tensor, ReduceOp op = ReduceOp::average) = 0;
-  // Everybody's tensor, by rank, along a new first dimension.
-  virtual torch::Tensor all_gather(const torch::Tensor& tensor) = 0;
-};
 
 // Takes the place of an all-reduce of each bucket. Owned by whoever makes it; one model's training uses it.
 class TUTTI_API Hook {
@@ -30,7 +19,7 @@ class TUTTI_API Hook {
   // stand for it: the same numbers on every process. Called on a thread of its own while backward goes on,
   // bucket after bucket in the same order everywhere; a bucket has the same number and length in every step.
   // What it throws, step() throws.
-  virtual void average(HookExchange& all, int bucket, torch::Tensor gradients) = 0;
+  virtual void average(Workers& all, int bucket, torch::Tensor gradients) = 0;
 };
 
 // Half the bytes: gradients are rounded to 16 bits, and added up so. bfloat16 keeps the range, float16 three

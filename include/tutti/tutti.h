@@ -15,3 +15,5 @@
 #include "tutti/distributed.h"
 #include "tutti/hook.h"
 #include "tutti/session.h"
+#include "tutti/strategy.h"
+#include "tutti/workers.h"

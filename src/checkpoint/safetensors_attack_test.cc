@@ -68,6 +68,13 @@ TEST(SafetensorsAttack, NestingThatWouldExhaustTheStack) {
   std::string deep = "{\"a\":";
   deep.append(1'000'000, '[');
   expect_refused(deep, 0, "nested deeper");
+  // 64 levels within the header are read, and found to be no entry; the next is not.
+  const auto nested = [](int lists) {
+    return "{\"a\":" + std::string(static_cast<std::size_t>(lists), '[') +
+           std::string(static_cast<std::size_t>(lists), ']') + "}";
+  };
+  expect_refused(nested(64), 0, "does not consist of");
+  expect_refused(nested(65), 0, "nested deeper than 64");
 }
 
 TEST(SafetensorsAttack, OffsetsThatOverlapLeaveHolesOrRunBackwards) {
@@ -80,7 +87,8 @@ TEST(SafetensorsAttack, OffsetsThatOverlapLeaveHolesOrRunBackwards) {
   expect_refused(pair("[4,8]", "[8,12]"), 12, "hole");
   expect_refused(pair("[0,4]", "[8,4]"), 8, "not within");
   expect_refused(pair("[0,4]", "[4,8]"), 7, "not within");
-  expect_refused(pair("[0,4]", "[4,8]"), 9, "belong to no tensor");
+  const auto two = pair("[0,4]", "[4,8]");
+  expect_refused(two, 9, "byte " + std::to_string(8 + two.size() + 8) + ": 1 bytes that belong to no tensor");
   expect_refused("{}", 1, "belong to no tensor");
   expect_refused("{" + entry("a", "[1]", "[18446744073709551612,0]") + "}", 4, "not within");
 }
@@ -106,6 +114,9 @@ TEST(SafetensorsAttack, EntriesOfAnotherKind) {
   expect_refused(R"({"a":{"dtype":7,"shape":[0],"data_offsets":[0,0]}})", 0, "dtype is none of");
   expect_refused("{" + entry("a", "[0]", "[0]") + "}", 0, "no two whole numbers");
   expect_refused("{" + entry("a", "[0]", "[0,-1]") + "}", 0, "no two whole numbers");
+  expect_refused("{" + entry("a", "[0]", "[0,0,0]") + "}", 0, "no two whole numbers");
+  expect_refused("{" + entry("a", "[0]", "{\"0\":0,\"1\":0}") + "}", 0, "no two whole numbers");
+  expect_refused("{" + entry("a", "[0]", "7") + "}", 0, "no two whole numbers");
   expect_refused("{" + entry("", "[0]", "[0,0]") + "}", 0, "has no name");
   expect_refused(R"({"__metadata__":{"a":1}})", 0, "is no text");
   expect_refused(R"({"__metadata__":"a"})", 0, "is no object");

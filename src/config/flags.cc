@@ -75,7 +75,8 @@ void add_recipe_flags(CLI::App& app, TrainConfig& c) {
 // What learns, and from what.
 void add_network_flags(CLI::App& app, TrainConfig& c) {
   add(app, "model", c.model,
-      "network to train; `tutti models` lists them; your own: script:FILE (TorchScript)");
+      "network to train; `tutti models` lists them; your own: script:FILE (TorchScript) or plugin:FILE (a "
+      "shared library)");
   add(app, "loss", c.loss, "of the scores that a network of your own gives: cross-entropy | mse | bce");
   // $TUTTI_DATA is where data lies, not which.
   add(app, "data", c.data,

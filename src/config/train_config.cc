@@ -141,8 +141,8 @@ void validate(const TrainConfig& c) {
   require(c.device_tflops == 0 || c.pace_ms == 0, "device-tflops",
           "left out where --pace is given: both say how long a step computes", c.device_tflops);
   require(c.test_share > 0 && c.test_share < 1, "test-share", "above 0 and below 1", c.test_share);
-  require(c.loss == "cross-entropy" || c.model.starts_with("script:"), "loss",
-          "left out unless --model is script:FILE, for other networks have their own", c.loss);
+  require(c.loss == "cross-entropy" || c.model.find(':') != std::string::npos, "loss",
+          "left out unless --model is script:FILE or plugin:FILE, for other networks have their own", c.loss);
   const bool csv = c.data.starts_with("csv:");
   require(csv || c.label.empty(), "label", "left out unless --data is csv:FILE", c.label);
   require(csv || c.features.empty(), "features", "left out unless --data is csv:FILE", c.features);

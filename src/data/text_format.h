@@ -1,5 +1,5 @@
 // Texts for language models: a sample is a window of words, and neighbours share one word, so that every word
-// but the first is to be foretold once. The vocabulary is that of the training part.
+// but the first is to be predicted once. The vocabulary is that of the training part.
 #pragma once
 
 #include "data/format.h"

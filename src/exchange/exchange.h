@@ -1,4 +1,8 @@
 // How gradients become consistent parameters: one class an architecture, behind one small interface.
+//
+// An architecture is an Exchange: five calls. What only some have beside them are interfaces of their own,
+// which such a class implements, too; exchange/architecture.h finds out which, and gives the plain answer for
+// those that a class leaves out.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,18 +16,6 @@ class TableRows;
 
 // What follows when an exchange is finished: the end, or another exchange with the same servers.
 enum class Afterwards { nothing, another_session };
-
-// Of the step that finish_step() ended last.
-struct ExchangeTimes {
-  Clock::duration busy{};     // gradients were on their way, seen or hidden
-  Clock::duration exposed{};  // of that, the worker stood still
-};
-
-// Numbers of an architecture's own that a checkpoint keeps beside the optimizer's, by bucket.
-struct NamedState {
-  std::string_view name;
-  std::vector<std::span<float>> buckets;
-};
 
 // Owned by the trainer; one thread calls it, but for on_gradient, which comes from backward's thread while
 // the trainer waits in backward. Calls that wait for peers throw PeerLost and Timeout; those that take
@@ -40,11 +32,6 @@ class Exchange {
   // This gradient is final for this step. Never blocks on a peer.
   virtual void on_gradient(grad::ParamId id) = 0;
 
-  // In the middle of backward: on return nothing of the step is on its way between workers, so that they may
-  // speak of something else. What is announced later leaves again. Workers whose gradients come in the same
-  // order do it at the same place.
-  virtual void settle() {}
-
   // Ends a phase that others of the same step follow: its parameters are on return as finish_step() would
   // leave them. Who computes nothing in a step may leave it out.
   virtual void finish_phase(std::size_t phase) = 0;
@@ -53,30 +40,65 @@ class Exchange {
   // Gradients that were not announced count as they are (zero, if this worker had no samples).
   virtual void finish_step() = 0;
 
-  // Steps that the model has behind it, of which each is one gradient of each worker: the run ends by this
-  // count.
-  virtual std::int64_t steps_done() const = 0;
-
-  // Rank 0 calls it, between steps: the updater there holds the optimizer's state on return, for a
-  // checkpoint.
-  virtual void fetch_state() {}
-
-  // For a checkpoint, between steps; the same on every worker.
-  virtual std::vector<NamedState> own_state() { return {}; }
-
   // All workers call it after their last step: on return everyone has the same parameters, and rank 0's
   // updater the optimizer's state.
-  virtual void finish(Afterwards) {}
+  virtual void finish(Afterwards afterwards) = 0;
+};
 
-  // The embedding tables that are exchanged by rows; none where every gradient is dense.
-  virtual TableRows* rows() { return nullptr; }
+// Counts steps itself. Where workers do not keep step, a step of the model is one gradient of each worker,
+// and the run ends by this count; without it a step is a finish_step().
+class CountsSteps {
+ public:
+  virtual ~CountsSteps() = default;
+  virtual std::int64_t steps_done() const = 0;
+};
 
+// Works beside backward, and can pause: on return from settle() nothing of the step is on its way between
+// workers, so that they may speak of something else. What is announced later leaves again. Workers whose
+// gradients come in the same order do it at the same place.
+class Settles {
+ public:
+  virtual ~Settles() = default;
+  virtual void settle() = 0;
+};
+
+// Exchanges embedding tables by rows.
+class HasRows {
+ public:
+  virtual ~HasRows() = default;
+  virtual TableRows* rows() = 0;  // none where every gradient is dense
+};
+
+// Numbers of an architecture's own that a checkpoint keeps beside the optimizer's, by bucket.
+struct NamedState {
+  std::string_view name;
+  std::vector<std::span<float>> buckets;
+};
+
+// Has something that a checkpoint needs.
+class HasState {
+ public:
+  virtual ~HasState() = default;
+  // Rank 0 calls it, between steps: the updater there holds the optimizer's state on return.
+  virtual void fetch_state() {}
+  // Between steps; the same on every worker.
+  virtual std::vector<NamedState> own_state() { return {}; }
+};
+
+// Of the step that finish_step() ended last.
+struct ExchangeTimes {
+  Clock::duration busy{};     // gradients were on their way, seen or hidden
+  Clock::duration exposed{};  // of that, the worker stood still
+};
+
+// Measures itself.
+class HasFigures {
+ public:
+  virtual ~HasFigures() = default;
   virtual ExchangeTimes times() const = 0;
-
   // Gradients and parameters that this worker has sent so far.
   virtual std::uint64_t bytes_sent() const = 0;
-
-  // What the architecture has to tell after finish(), for the summary: staleness, dropped gradients.
+  // What there is to tell after finish(), for the summary: staleness, dropped gradients.
   virtual nlohmann::json report() const { return nlohmann::json::object(); }
 };
 

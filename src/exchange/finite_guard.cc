@@ -70,11 +70,10 @@ bool FiniteGuard::own_gradient(std::size_t bucket) {
   return false;
 }
 
-bool FiniteGuard::own_rows(const std::string& table, std::span<const float> values) {
-  if (look(values, limit_)) return true;
+void FiniteGuard::own_rows(const std::string& table, std::span<const float> values) {
+  if (look(values, limit_)) return;
   report(fmt::format("the gradient of {} holds {}", table,
                      in_words(values[*optim::first_nonfinite(values, limit_)])));
-  return false;
 }
 
 bool FiniteGuard::mean_gradient(std::size_t bucket) {

@@ -48,7 +48,7 @@ class FiniteGuard {
   // unusable gradient of a bucket holds a NaN after it.
   bool loss(std::size_t phase, double value);
   bool own_gradient(std::size_t bucket);
-  bool own_rows(const std::string& table, std::span<const float> values);
+  void own_rows(const std::string& table, std::span<const float> values);
 
   // Of a mean over the workers, under skip: whether every worker's gradient was usable. What is found is not
   // remembered: the worker that brought it does.

@@ -166,7 +166,7 @@ class Worker {
     return (reader_->forward(mine(words_[static_cast<std::size_t>(step_ - 1)])) - 1).square().mean();
   }
 
-  void expect_rows(Exchange& exchange) const {
+  void expect_rows(Architecture& exchange) const {
     if (exchange.rows() == nullptr) return;
     const auto next = mine(words_[static_cast<std::size_t>(step_)]).contiguous();
     exchange.rows()->expect(0, {next.data_ptr<std::int64_t>(), static_cast<std::size_t>(next.numel())});
@@ -186,7 +186,7 @@ class Worker {
     values.flatten()[-1].fill_(run_.fault->value);
   }
 
-  void note(const torch::nn::Module& model, Updater& updater, Exchange& exchange) {
+  void note(const torch::nn::Module& model, Updater& updater, Architecture& exchange) {
     if (strategy_.apart && run_.where.workers > 1) return seen_.parameters.push_back(flat(model).clone());
     const bool finished = step_ > kSteps;  // and everything fetched
     if (exchange.rows() != nullptr && !finished) exchange.rows()->fetch_all();

@@ -44,4 +44,17 @@ void Hogwild::finish(Afterwards /*afterwards*/) {
   board_.meet(all_.rank(), all_.world(), 1, timeout_, "the end");
 }
 
+Strategy hogwild() {
+  return {.name = "hogwild",
+          .summary = "shared parameters, no locks; one host",
+          .apart = true,
+          .shares_memory = true,
+          .other_way = [](const Tuning&) { return std::string("shared parameters"); },
+          .make =
+              [](const Parts& p, const Tuning& tuning) {
+                return std::make_unique<Hogwild>(p.buckets, p.updater, p.everyone, p.workers,
+                                                 tuning.servers.timeout);
+              }};
+}
+
 }  // namespace tutti::exchange

@@ -9,13 +9,12 @@
 #include <atomic>
 
 #include "collectives/communicator.h"
-#include "exchange/exchange.h"
-#include "exchange/updater.h"
+#include "exchange/strategy.h"
 #include "grad/bucket_walk.h"
 
 namespace tutti::exchange {
 
-class Hogwild final : public Exchange {
+class Hogwild final : public Exchange, public CountsSteps {
  public:
   // Throws ConfigError unless the ranks share memory. All arguments outlive the exchange.
   Hogwild(grad::Buckets& buckets, Updater& updater, net::Transport& transport, collectives::Communicator& all,
@@ -27,8 +26,6 @@ class Hogwild final : public Exchange {
   void finish_step() override;
   std::int64_t steps_done() const override { return gradients_->load() / all_.world(); }
   void finish(Afterwards afterwards) override;
-  ExchangeTimes times() const override { return {}; }
-  std::uint64_t bytes_sent() const override { return 0; }
 
  private:
   grad::Buckets& buckets_;
@@ -40,5 +37,7 @@ class Hogwild final : public Exchange {
   std::atomic<std::int64_t>* gradients_ = nullptr;  // of all workers, likewise
   grad::BucketWalk walk_{buckets_};
 };
+
+Strategy hogwild();
 
 }  // namespace tutti::exchange

@@ -1,5 +1,7 @@
 #include "exchange/hybrid.h"
 
+#include <fmt/format.h>
+
 #include "exchange/servers.h"
 
 namespace tutti::exchange {
@@ -66,6 +68,17 @@ void Hybrid::finish(Afterwards afterwards) {
 
 nlohmann::json Hybrid::report() const {
   return combine_reports(reports_);
+}
+
+Strategy hybrid() {
+  return {.name = "hybrid",
+          .summary = "dense gradients by all-reduce, embedding rows by servers",
+          .servers = ps::Consistency::sync,
+          .hybrid = true,
+          .collectives = {collectives::Operation::all_reduce},
+          .other_way =
+              [](const Tuning& tuning) { return fmt::format("rows by {} servers", tuning.servers.servers); },
+          .make = [](const Parts& p, const Tuning& tuning) { return std::make_unique<Hybrid>(p, tuning); }};
 }
 
 }  // namespace tutti::exchange

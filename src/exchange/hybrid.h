@@ -17,7 +17,7 @@
 
 namespace tutti::exchange {
 
-class Hybrid final : public Exchange {
+class Hybrid final : public Exchange, public Settles, public HasRows, public HasState, public HasFigures {
  public:
   // Introduces itself to the servers. `parts` and `tuning` outlive it.
   Hybrid(const Parts& parts, const Tuning& tuning);
@@ -27,7 +27,6 @@ class Hybrid final : public Exchange {
   void settle() override { dense_.settle(); }
   void finish_phase(std::size_t phase) override { dense_.finish_phase(phase); }
   void finish_step() override;
-  std::int64_t steps_done() const override { return dense_.steps_done(); }
   void fetch_state() override;
   void finish(Afterwards afterwards) override;
   ExchangeTimes times() const override { return times_; }
@@ -50,5 +49,7 @@ class Hybrid final : public Exchange {
   std::vector<ps::ServerReport> reports_;
   Overlapped dense_;
 };
+
+Strategy hybrid();
 
 }  // namespace tutti::exchange

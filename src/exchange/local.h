@@ -1,8 +1,7 @@
 // No exchange at all: one worker, its own gradients.
 #pragma once
 
-#include "exchange/exchange.h"
-#include "exchange/updater.h"
+#include "exchange/strategy.h"
 #include "grad/bucket_walk.h"
 
 namespace tutti::exchange {
@@ -11,23 +10,27 @@ class Local final : public Exchange {
  public:
   Local(grad::Buckets& buckets, Updater& updater) : updater_(updater), walk_(buckets) {}
 
-  void start(std::int64_t step, bool) override { steps_ = step; }
+  void start(std::int64_t, bool) override {}
   void on_gradient(grad::ParamId) override {}
   void finish_phase(std::size_t phase) override {
     walk_.finish_phase(phase, [this](std::size_t bucket) { updater_.apply_own(bucket); });
   }
   void finish_step() override {
     walk_.finish_step([this](std::size_t bucket) { updater_.apply_own(bucket); });
-    ++steps_;
   }
-  std::int64_t steps_done() const override { return steps_; }
-  ExchangeTimes times() const override { return {}; }
-  std::uint64_t bytes_sent() const override { return 0; }
+  void finish(Afterwards) override {}
 
  private:
   Updater& updater_;
   grad::BucketWalk walk_;
-  std::int64_t steps_ = 0;
 };
+
+inline Strategy local() {
+  return {
+      .name = "local",
+      .summary = "one worker, no exchange",
+      .one_worker_only = true,
+      .make = [](const Parts& p, const Tuning&) { return std::make_unique<Local>(p.buckets, p.updater); }};
+}
 
 }  // namespace tutti::exchange

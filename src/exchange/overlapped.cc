@@ -7,6 +7,7 @@
 
 namespace tutti::exchange {
 
+using collectives::Operation;
 using collectives::ReduceOp;
 
 Overlapped::Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all,
@@ -32,8 +33,7 @@ Overlapped::~Overlapped() {
   thread_.join();
 }
 
-void Overlapped::start(std::int64_t step, bool with_state) {
-  steps_ = step;
+void Overlapped::start(std::int64_t /*step*/, bool with_state) {
   start_like_first(all_, buckets_, updater_, with_state);
 }
 
@@ -118,7 +118,6 @@ void Overlapped::finish_step() {
   release_buckets(buckets_.size());
   walk_.finish_step([this](std::size_t bucket) { take_in(bucket); });
   countdown_.reset();
-  ++steps_;
   const std::scoped_lock lock(mutex_);
   times_ = {.busy = std::exchange(busy_, {}), .exposed = std::exchange(exposed_, {})};
   released_ = averaged_ = 0;
@@ -129,10 +128,44 @@ void average_by_all_reduce(collectives::Communicator& all, std::size_t /*bucket*
   all.all_reduce(buffer, ReduceOp::average, label);
 }
 
+namespace {
+
+// Study B's way.
 void average_by_reduce_and_broadcast(collectives::Communicator& all, std::size_t /*bucket*/,
                                      collectives::Buffer buffer, std::string_view label) {
   all.reduce(buffer, ReduceOp::average, Rank{0}, label);
   all.broadcast(buffer, Rank{0}, label);
+}
+
+Strategy averaging(std::string name, std::string summary, std::vector<Operation> collectives,
+                   const Overlapped::Average& own_way) {
+  return {.name = std::move(name),
+          .summary = std::move(summary),
+          .takes_hooks = true,
+          .collectives = std::move(collectives),
+          .same_traffic_every_step = true,
+          .make = [own_way](const Parts& p, const Tuning& tuning) {
+            return std::make_unique<Overlapped>(p.buckets, p.updater, p.workers,
+                                                tuning.average ? tuning.average : own_way, p.trace);
+          }};
+}
+
+}  // namespace
+
+Strategy ring() {
+  auto s = averaging("ring", "all-reduce around a ring", {Operation::all_reduce}, average_by_all_reduce);
+  s.algorithm = collectives::Algorithm::ring;
+  return s;
+}
+
+Strategy allreduce() {
+  return averaging("allreduce", "all-reduce by the fastest algorithm for this world", {Operation::all_reduce},
+                   average_by_all_reduce);
+}
+
+Strategy reduce_broadcast() {
+  return averaging("reduce-broadcast", "reduce to rank 0, average, broadcast (study B's way)",
+                   {Operation::reduce, Operation::broadcast}, average_by_reduce_and_broadcast);
 }
 
 }  // namespace tutti::exchange

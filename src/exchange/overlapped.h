@@ -19,15 +19,14 @@
 #include <vector>
 
 #include "collectives/communicator.h"
-#include "exchange/exchange.h"
-#include "exchange/updater.h"
+#include "exchange/strategy.h"
 #include "grad/bucket_walk.h"
 #include "grad/countdown.h"
 #include "observe/trace.h"
 
 namespace tutti::exchange {
 
-class Overlapped final : public Exchange {
+class Overlapped final : public Exchange, public Settles, public HasFigures {
  public:
   // Replaces a bucket's buffer by its mean over all ranks, on each rank. Called on the communication thread.
   using Average = std::function<void(collectives::Communicator&, std::size_t bucket, collectives::Buffer,
@@ -50,7 +49,7 @@ class Overlapped final : public Exchange {
   void settle() override;
   void finish_phase(std::size_t phase) override;
   void finish_step() override;
-  std::int64_t steps_done() const override { return steps_; }
+  void finish(Afterwards) override {}
   ExchangeTimes times() const override { return times_; }
   std::uint64_t bytes_sent() const override { return bytes_sent_; }  // between steps
 
@@ -69,7 +68,6 @@ class Overlapped final : public Exchange {
   observe::Trace& trace_;
   grad::Countdown countdown_;
   grad::BucketWalk walk_{buckets_};
-  std::int64_t steps_ = 0;
   Clock::duration exposed_{};  // of the step in progress
   ExchangeTimes times_;
 
@@ -86,12 +84,12 @@ class Overlapped final : public Exchange {
   std::thread thread_;  // last: starts when all else is there
 };
 
+Strategy ring();
+Strategy allreduce();
+Strategy reduce_broadcast();
+
 // Averages by one all-reduce, with the communicator's algorithm.
 void average_by_all_reduce(collectives::Communicator& all, std::size_t bucket, collectives::Buffer buffer,
                            std::string_view label);
-
-// Study B's way: reduce to rank 0, average there, broadcast.
-void average_by_reduce_and_broadcast(collectives::Communicator& all, std::size_t bucket,
-                                     collectives::Buffer buffer, std::string_view label);
 
 }  // namespace tutti::exchange

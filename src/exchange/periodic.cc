@@ -8,6 +8,7 @@
 
 namespace tutti::exchange {
 
+using collectives::Operation;
 using collectives::ReduceOp;
 
 void Periodic::start(std::int64_t step, bool with_state) {
@@ -83,6 +84,27 @@ void ElasticAveraging::meet(std::size_t bucket, std::span<float> parameters, std
 void ElasticAveraging::agree(std::size_t bucket, std::span<float> parameters, std::span<float> staging) {
   meet(bucket, parameters, staging);
   std::ranges::copy(centre_[bucket], parameters.begin());
+}
+
+Strategy local_sgd() {
+  return {.name = "local-sgd",
+          .summary = "average the parameters every --sync-every steps",
+          .drifts = true,
+          .collectives = {Operation::all_reduce},
+          .make = [](const Parts& p, const Tuning& tuning) {
+            return std::make_unique<LocalSgd>(p.buckets, p.updater, p.workers, tuning.sync_every, p.trace);
+          }};
+}
+
+Strategy easgd() {
+  return {.name = "easgd",
+          .summary = "elastic averaging around a centre every --sync-every steps",
+          .drifts = true,
+          .collectives = {Operation::all_reduce},
+          .make = [](const Parts& p, const Tuning& tuning) {
+            return std::make_unique<ElasticAveraging>(p.buckets, p.updater, p.workers, tuning.sync_every,
+                                                      tuning.moving_rate, p.trace);
+          }};
 }
 
 }  // namespace tutti::exchange

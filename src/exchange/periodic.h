@@ -11,14 +11,13 @@
 #pragma once
 
 #include "collectives/communicator.h"
-#include "exchange/exchange.h"
-#include "exchange/updater.h"
+#include "exchange/strategy.h"
 #include "grad/bucket_walk.h"
 #include "observe/trace.h"
 
 namespace tutti::exchange {
 
-class Periodic : public Exchange {
+class Periodic : public Exchange, public HasFigures {
  public:
   // All arguments outlive the exchange.
   Periodic(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all, std::int64_t every,
@@ -29,7 +28,6 @@ class Periodic : public Exchange {
   void on_gradient(grad::ParamId) override {}
   void finish_phase(std::size_t phase) override;
   void finish_step() override;
-  std::int64_t steps_done() const override { return steps_; }
   void finish(Afterwards afterwards) override;
   ExchangeTimes times() const override { return times_; }
   std::uint64_t bytes_sent() const override { return bytes_sent_; }
@@ -67,7 +65,7 @@ class LocalSgd final : public Periodic {
   }
 };
 
-class ElasticAveraging final : public Periodic {
+class ElasticAveraging final : public Periodic, public HasState {
  public:
   ElasticAveraging(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all,
                    std::int64_t every, double moving_rate, observe::Trace& trace);
@@ -82,5 +80,8 @@ class ElasticAveraging final : public Periodic {
   const float rate_;
   std::vector<std::vector<float>> centre_;  // by bucket, the same on every rank
 };
+
+Strategy local_sgd();
+Strategy easgd();
 
 }  // namespace tutti::exchange

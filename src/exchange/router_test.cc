@@ -34,6 +34,13 @@ TEST(Router, SmallTableIsNotWorthItsMessages) {
   const auto r = route({.name = "letters", .bytes = 2'000, .rows = 26, .density = 0.01}, kCluster);
   EXPECT_EQ(r.way, Way::all_reduce);
   EXPECT_EQ(r.reason, "small: 2.0 KB, messages cost more");
+  // Of half of its rows 2 x 1/2 x 4/2 of the table would travel, more than the 2 x 3/4 of an all-reduce; of a
+  // third, less.
+  const auto reason = [](double density) {
+    return route({.name = "letters", .bytes = 2'000, .rows = 26, .density = density}, kCluster).reason;
+  };
+  EXPECT_EQ(reason(0.5), "dense: 50.0 % of rows");
+  EXPECT_EQ(reason(1.0 / 3), "small: 2.0 KB, messages cost more");
 }
 
 TEST(Router, FewerServersForMoreWorkersMakeRowsDearer) {

@@ -1,5 +1,7 @@
 #include "exchange/servers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -261,6 +263,45 @@ nlohmann::json combine_reports(const std::vector<ps::ServerReport>& reports) {
            {{"mean", all.applied > 0 ? sum / static_cast<double>(all.applied) : 0.0},
             {"max", all.staleness.empty() ? 0 : all.staleness.rbegin()->first},
             {"histogram", histogram}}}};
+}
+
+namespace {
+
+std::string servers_in_words(const Tuning& tuning) {
+  const auto& s = tuning.servers;
+  return fmt::format("{} server{} that {}{}{}", s.servers, s.servers == 1 ? "" : "s",
+                     s.role == ps::Role::update ? "update" : "only average",
+                     s.policy.backup > 0 ? fmt::format(", {} backup", s.policy.backup) : "",
+                     tuning.local_aggregation ? ", one push a host" : "");
+}
+
+Strategy with_servers(std::string name, std::string summary, ps::Consistency rule) {
+  return {.name = std::move(name),
+          .summary = std::move(summary),
+          .servers = rule,
+          .apart = rule != ps::Consistency::sync,
+          .same_traffic_every_step = rule == ps::Consistency::sync,
+          .other_way = servers_in_words,
+          .make = [](const Parts& p, const Tuning& tuning) -> std::unique_ptr<Exchange> {
+            if (tuning.local_aggregation) return std::make_unique<AggregatedServers>(p, tuning);
+            return std::make_unique<Servers>(p, tuning);
+          }};
+}
+
+}  // namespace
+
+Strategy ps_sync() {
+  return with_servers("ps-sync", "parameter servers; a step waits for every worker", ps::Consistency::sync);
+}
+
+Strategy ps_async() {
+  return with_servers("ps-async", "parameter servers; every gradient counts as it comes",
+                      ps::Consistency::async);
+}
+
+Strategy ps_ssp() {
+  return with_servers("ps-ssp", "parameter servers; nobody runs more than --staleness steps ahead",
+                      ps::Consistency::ssp);
 }
 
 }  // namespace tutti::exchange

@@ -12,7 +12,6 @@
 #pragma once
 
 #include "collectives/communicator.h"
-#include "exchange/exchange.h"
 #include "exchange/overlapped.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
@@ -25,7 +24,11 @@ namespace tutti::exchange {
 // a distribution.
 nlohmann::json combine_reports(const std::vector<ps::ServerReport>& reports);
 
-class Servers final : public Exchange {
+class Servers final : public Exchange,
+                      public CountsSteps,
+                      public HasRows,
+                      public HasState,
+                      public HasFigures {
  public:
   // Introduces itself to the servers. What `parts` and `tuning` refer to outlives the exchange.
   Servers(const Parts& parts, const Tuning& tuning);
@@ -75,7 +78,7 @@ class Servers final : public Exchange {
 
 // The same where the workers of a host first form the mean of their gradients in its shared memory: rank 0
 // pushes one gradient for all, and what it pulls goes to all. Synchronous.
-class AggregatedServers final : public Exchange {
+class AggregatedServers final : public Exchange, public Settles, public HasState, public HasFigures {
  public:
   // As above; the servers' options know one worker, and there are no tables. Where servers update, no step
   // can be skipped.
@@ -86,7 +89,6 @@ class AggregatedServers final : public Exchange {
   void settle() override { inner_.settle(); }
   void finish_phase(std::size_t phase) override { inner_.finish_phase(phase); }
   void finish_step() override { inner_.finish_step(); }
-  std::int64_t steps_done() const override { return inner_.steps_done(); }
   void fetch_state() override;
   void finish(Afterwards afterwards) override;
   ExchangeTimes times() const override { return inner_.times(); }
@@ -104,5 +106,9 @@ class AggregatedServers final : public Exchange {
   std::vector<ps::ServerReport> reports_;
   Overlapped inner_;  // last: its thread uses all of the above
 };
+
+Strategy ps_sync();
+Strategy ps_async();
+Strategy ps_ssp();
 
 }  // namespace tutti::exchange

@@ -19,55 +19,45 @@ using collectives::Operation;
 
 namespace {
 
-constexpr Strategy kStrategies[] = {
-    {.name = "local", .summary = "one worker, no exchange", .one_worker_only = true},
-    {.name = "ring", .summary = "all-reduce around a ring"},
-    {.name = "allreduce", .summary = "all-reduce by the fastest algorithm for this world"},
-    {.name = "reduce-broadcast", .summary = "reduce to rank 0, average, broadcast (study B's way)"},
-    {.name = "ps-sync",
-     .summary = "parameter servers; a step waits for every worker",
-     .servers = ps::Consistency::sync},
-    {.name = "ps-async",
-     .summary = "parameter servers; every gradient counts as it comes",
-     .servers = ps::Consistency::async,
-     .apart = true},
-    {.name = "ps-ssp",
-     .summary = "parameter servers; nobody runs more than --staleness steps ahead",
-     .servers = ps::Consistency::ssp,
-     .apart = true},
-    {.name = "hybrid",
-     .summary = "dense gradients by all-reduce, embedding rows by servers",
-     .servers = ps::Consistency::sync,
-     .hybrid = true},
-    {.name = "hogwild", .summary = "shared parameters, no locks; one host", .apart = true},
-    {.name = "easgd",
-     .summary = "elastic averaging around a centre every --sync-every steps",
-     .drifts = true},
-    {.name = "local-sgd", .summary = "average the parameters every --sync-every steps", .drifts = true},
-};
+std::list<Strategy>& strategies() {
+  static std::list<Strategy> all = {local(),   ring(),     allreduce(), reduce_broadcast(),
+                                    ps_sync(), ps_async(), ps_ssp(),    hybrid(),
+                                    hogwild(), easgd(),    local_sgd()};
+  return all;
+}
 
 }  // namespace
 
-std::span<const Strategy> all_strategies() {
-  return kStrategies;
+const std::list<Strategy>& all_strategies() {
+  return strategies();
+}
+
+void add_strategy(Strategy strategy) {
+  const auto& all = all_strategies();
+  if (strategy.name.empty()) throw ConfigError("a strategy needs a name");
+  if (std::ranges::find(all, strategy.name, &Strategy::name) != all.end()) {
+    throw ConfigError(fmt::format("there is a strategy '{}' already", strategy.name));
+  }
+  strategies().push_back(std::move(strategy));
 }
 
 const Strategy& find_strategy(std::string_view name) {
-  const auto* found = std::ranges::find(kStrategies, name, &Strategy::name);
-  if (found != std::end(kStrategies)) return *found;
+  const auto& all = all_strategies();
+  const auto found = std::ranges::find(all, name, &Strategy::name);
+  if (found != all.end()) return *found;
   std::vector<std::string_view> names;
-  for (const Strategy& s : kStrategies) names.push_back(s.name);
+  for (const Strategy& s : all) names.push_back(s.name);
   throw ConfigError(fmt::format("unknown strategy '{}'; there are: {}", name, fmt::join(names, ", ")));
 }
 
 std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std::string_view algorithm) {
   const auto asked = collectives::parse_algorithm(algorithm);
-  if (strategy.name != "ring") return asked;
-  if (asked && *asked != collectives::Algorithm::ring) {
-    throw ConfigError(
-        fmt::format("--strategy ring does not fit --algorithm {}; use --strategy allreduce", algorithm));
+  if (!strategy.algorithm) return asked;
+  if (asked && asked != strategy.algorithm) {
+    throw ConfigError(fmt::format("--strategy {} does not fit --algorithm {}; use --strategy allreduce",
+                                  strategy.name, algorithm));
   }
-  return collectives::Algorithm::ring;
+  return strategy.algorithm;
 }
 
 FiniteOptions finite_options(const Strategy& strategy, const Tuning& tuning,
@@ -89,62 +79,32 @@ bool takes_rows(const Strategy& strategy, const Tuning& tuning) {
   return strategy.servers && why_whole_tables(tuning).empty();
 }
 
-std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& p, const Tuning& tuning) {
-  if (strategy.one_worker_only) return std::make_unique<Local>(p.buckets, p.updater);
-  if (strategy.hybrid) return std::make_unique<Hybrid>(p, tuning);
-  if (strategy.servers && tuning.local_aggregation) return std::make_unique<AggregatedServers>(p, tuning);
-  if (strategy.servers) return std::make_unique<Servers>(p, tuning);
-  if (strategy.name == "hogwild")
-    return std::make_unique<Hogwild>(p.buckets, p.updater, p.everyone, p.workers, tuning.servers.timeout);
-  if (strategy.name == "local-sgd") {
-    return std::make_unique<LocalSgd>(p.buckets, p.updater, p.workers, tuning.sync_every, p.trace);
-  }
-  if (strategy.name == "easgd") {
-    return std::make_unique<ElasticAveraging>(p.buckets, p.updater, p.workers, tuning.sync_every,
-                                              tuning.moving_rate, p.trace);
-  }
-  Overlapped::Average average = tuning.average;
-  if (!average) {
-    average = strategy.name == "reduce-broadcast" ? average_by_reduce_and_broadcast : average_by_all_reduce;
-  }
-  return std::make_unique<Overlapped>(p.buckets, p.updater, p.workers, std::move(average), p.trace);
+std::unique_ptr<Architecture> make_exchange(const Strategy& strategy, const Parts& parts,
+                                            const Tuning& tuning) {
+  return std::make_unique<Architecture>(strategy.make(parts, tuning));
 }
 
 std::vector<Collective> collectives_of(const Strategy& strategy, const collectives::Communicator& workers,
                                        std::uint64_t bucket_bytes) {
-  const bool none = strategy.one_worker_only || workers.world() == 1 || strategy.apart;
-  if (none || (strategy.servers && !strategy.hybrid)) return {};
   std::vector<Collective> all;
-  const auto add = [&](Operation operation) {
+  if (workers.world() == 1) return all;
+  for (const Operation operation : strategy.collectives) {
     all.push_back({operation, workers.choice(operation, bucket_bytes)});
-  };
-  if (strategy.name == "reduce-broadcast") {
-    add(Operation::reduce);
-    add(Operation::broadcast);
-  } else {
-    add(Operation::all_reduce);
   }
   return all;
 }
 
 std::string describe(const Strategy& strategy, const collectives::Communicator& workers, const Tuning& tuning,
                      std::uint64_t bucket_bytes) {
-  if (strategy.servers && !strategy.hybrid) {
-    const auto& s = tuning.servers;
-    return fmt::format("{} server{} that {}{}{}", s.servers, s.servers == 1 ? "" : "s",
-                       s.role == ps::Role::update ? "update" : "only average",
-                       s.policy.backup > 0 ? fmt::format(", {} backup", s.policy.backup) : "",
-                       tuning.local_aggregation ? ", one push a host" : "");
-  }
-  if (strategy.one_worker_only || workers.world() == 1) return "none: one worker";
-  if (strategy.apart) return "shared parameters";
+  if (workers.world() == 1 && !strategy.servers) return "none: one worker";
   std::vector<std::string> said;
   for (const auto& [operation, choice] : collectives_of(strategy, workers, bucket_bytes)) {
     said.push_back(
         fmt::format("{} by {} ({})", name_of(operation), name_of(choice.algorithm), choice.reason));
   }
-  return fmt::format("{}{}", fmt::join(said, ", then "),
-                     strategy.hybrid ? fmt::format("; rows by {} servers", tuning.servers.servers) : "");
+  std::string text = fmt::format("{}", fmt::join(said, ", then "));
+  if (strategy.other_way) text += (text.empty() ? "" : "; ") + strategy.other_way(tuning);
+  return text;
 }
 
 }  // namespace tutti::exchange

@@ -2,38 +2,19 @@
 #pragma once
 
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include "collectives/communicator.h"
-#include "exchange/exchange.h"
+#include "exchange/architecture.h"
 #include "exchange/updater.h"
 #include "observe/trace.h"
 #include "ps/server.h"
 
 namespace tutti::exchange {
-
-struct Strategy {
-  std::string_view name;
-  std::string_view summary;
-  bool one_worker_only = false;
-  std::optional<ps::Consistency> servers = std::nullopt;  // has parameter servers, which keep this rule
-  bool apart = false;   // workers do not keep step: each is somewhere else in the run
-  bool drifts = false;  // replicas differ between meetings
-  bool hybrid = false;  // only embedding tables go to the servers
-};
-
-std::span<const Strategy> all_strategies();
-
-// Throws ConfigError that lists the names.
-const Strategy& find_strategy(std::string_view name);
-
-// The collective algorithm that a strategy and --algorithm ask for; none: whatever is best. Throws
-// ConfigError if the two do not fit.
-std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std::string_view algorithm);
 
 // What the exchange works with. All of it outlives the exchange.
 struct Parts {
@@ -62,6 +43,42 @@ struct Tuning {
       average = nullptr;
 };
 
+// One architecture: what it is called, how it behaves and how it is made. Each is described in the file that
+// implements it, and listed in strategy.cc.
+struct Strategy {
+  std::string name;
+  std::string summary;
+  bool one_worker_only = false;
+  std::optional<ps::Consistency> servers = std::nullopt;  // has parameter servers, which keep this rule
+  bool apart = false;          // workers do not keep step: each is somewhere else in the run
+  bool drifts = false;         // replicas differ between meetings
+  bool hybrid = false;         // only embedding tables go to the servers
+  bool shares_memory = false;  // on one host, in shared memory
+  bool takes_hooks = false;    // Tuning::average may take the place of its own way
+  std::optional<collectives::Algorithm> algorithm = std::nullopt;  // none: whichever is best, or asked for
+  // That move gradients or parameters, bucket by bucket, in their order.
+  std::vector<collectives::Operation> collectives = {};
+  // After the first weights every step moves the same, by the collectives or to and from the servers, so that
+  // it can be predicted (lab/traffic.h).
+  bool same_traffic_every_step = false;
+  // In words, for people: what moves gradients beside the collectives; none: nothing.
+  std::function<std::string(const Tuning&)> other_way = nullptr;
+  std::function<std::unique_ptr<Exchange>(const Parts&, const Tuning&)> make;
+};
+
+// In the order in which people are shown them.
+const std::list<Strategy>& all_strategies();
+
+// One more, from now on. Call it before anybody looks for one. Throws ConfigError if the name is taken.
+void add_strategy(Strategy strategy);
+
+// Throws ConfigError that lists the names.
+const Strategy& find_strategy(std::string_view name);
+
+// The collective algorithm that a strategy and --algorithm ask for; none: whatever is best. Throws
+// ConfigError if the two do not fit.
+std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std::string_view algorithm);
+
 // How a worker looks at numbers that may be none.
 FiniteOptions finite_options(const Strategy& strategy, const Tuning& tuning,
                              const collectives::Communicator& workers);
@@ -72,7 +89,8 @@ std::string_view why_whole_tables(const Tuning& tuning);
 // Whether embedding tables may travel as rows.
 bool takes_rows(const Strategy& strategy, const Tuning& tuning);
 
-std::unique_ptr<Exchange> make_exchange(const Strategy& strategy, const Parts& parts, const Tuning& tuning);
+std::unique_ptr<Architecture> make_exchange(const Strategy& strategy, const Parts& parts,
+                                            const Tuning& tuning);
 
 // A collective that moves gradients.
 struct Collective {

@@ -30,7 +30,7 @@ void TableRows::take(std::size_t table) {
                             tables_.width(table), client_.gradients(table));
   taken.here = true;
   const auto sums = client_.gradients(table).first(taken.rows.size() * tables_.width(table));
-  usable_ = updater_.finite().own_rows(tables_.name(table), sums) && usable_;
+  updater_.finite().own_rows(tables_.name(table), sums);
   touched_[table] += static_cast<double>(taken.rows.size());
 }
 
@@ -50,7 +50,7 @@ bool TableRows::collect() {
     if (!taken_[t].here) take(t);
   }
   // Where the loss could not be used, its gradients cannot, whatever has become of them on their way.
-  return usable_ && updater_.finite().found().empty();
+  return updater_.finite().found().empty();
 }
 
 void TableRows::expect(std::size_t table, std::span<const std::int64_t> rows) {
@@ -72,7 +72,6 @@ void TableRows::finish_step(bool usable) {
   for (std::size_t t = 0; t < tables_.size(); ++t) client_.pull_rows(t, std::exchange(expected_[t], {}));
   client_.wait_rows();
   taken_.assign(tables_.size(), {});
-  usable_ = true;
   ++steps_;
   last_wait_ = Clock::now() - begin;
 }

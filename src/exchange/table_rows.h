@@ -59,7 +59,6 @@ class TableRows {
   Updater& updater_;
   ps::Client& client_;
   std::vector<Taken> taken_;                          // by table: of this step
-  bool usable_ = true;                                // all that were taken in this step are
   std::vector<std::vector<std::uint32_t>> expected_;  // by table: places, rising
   std::vector<double> touched_;                       // by table: rows, over all steps
   std::int64_t steps_ = 0;

@@ -25,7 +25,7 @@ inline Cell run_of(const Run& run) {
   return cell;
 }
 
-// Three paced steps on links of 1 Gbit/s, whose traffic is as foretold.
+// Three paced steps on links of 1 Gbit/s, whose traffic is as predicted.
 inline Cell emulated(const std::string& strategy, int workers, int servers, double model, double step_ms) {
   Cell cell = run_of({.strategy = strategy, .workers = workers, .step_ms = step_ms});
   auto& s = cell.summary;
@@ -39,7 +39,7 @@ inline Cell emulated(const std::string& strategy, int workers, int servers, doub
   s["parameter_bytes"] = model;
   s["bytes_sent_per_worker"] = 3 * 2.0 * (workers - 1) / workers * model;
   s["emulated"] = {{"hosts", workers + servers}, {"link", "1gbit"}, {"per_host", nlohmann::json::array()}};
-  for (const auto& host : foretell_traffic(shape_of(s))) {
+  for (const auto& host : predict_traffic(shape_of(s))) {
     s["emulated"]["per_host"].push_back(
         {{"bytes_sent", host.bytes_sent}, {"packets_sent", host.packets_sent}});
   }

@@ -73,7 +73,7 @@ TEST(CloudArchitectures, ConfirmsWhatScalesAsTheySayAndRefutesWhatDoesNot) {
 
   for (auto& cell : cells) {
     if (cell.workers < 4) continue;
-    // A ring that waits, sends too much, and has more on its links than was foretold; a server that scales.
+    // A ring that waits, sends too much, and has more on its links than was predicted; a server that scales.
     cell.summary["step_ms"]["median"] = cell.strategy == "ring" ? 4000 : 1000;
     cell.summary["bytes_sent_per_worker"] = cell.summary["bytes_sent_per_worker"].get<double>() * 1.04;
     for (auto& host : cell.summary["emulated"]["per_host"]) {

@@ -5,11 +5,11 @@
 #include "base/error.h"
 #include "collectives/choose.h"
 #include "collectives/schedule.h"
+#include "exchange/strategy.h"
 
 namespace tutti::lab {
 namespace {
 
-using collectives::Algorithm;
 using collectives::Operation;
 
 constexpr double kPayload = 1448;  // of a frame: Ethernet 14, IP 20, TCP 20 and its time stamps 12
@@ -20,8 +20,11 @@ constexpr double kFramesAnAcknowledgement = 44;
 // Payload from each process to each other.
 class Flows {
  public:
-  explicit Flows(const RunShape& shape)
-      : shape_(shape), processes_(shape.workers + shape.servers), bytes_(size() * size()) {}
+  Flows(const RunShape& shape, const exchange::Strategy& strategy)
+      : shape_(shape),
+        strategy_(strategy),
+        processes_(shape.workers + shape.servers),
+        bytes_(size() * size()) {}
 
   void add(int from, int to, double bytes) { at(from, to) += bytes; }
 
@@ -29,11 +32,9 @@ class Flows {
   void add(Operation operation, double times) {
     const auto elements = static_cast<std::size_t>(shape_.bucket_bytes / sizeof(float));
     const double buckets = shape_.parameter_bytes / static_cast<double>(elements * sizeof(float));
-    const auto algorithm = shape_.strategy == "ring"
-                               ? Algorithm::ring
-                               : collectives::choose(operation, shape_.bucket_bytes, shape_.workers,
-                                                     collectives::Medium::network)
-                                     .algorithm;
+    const auto algorithm = strategy_.algorithm.value_or(
+        collectives::choose(operation, shape_.bucket_bytes, shape_.workers, collectives::Medium::network)
+            .algorithm);
     for (int rank = 0; rank < shape_.workers; ++rank) {
       const auto schedule =
           collectives::make_schedule(operation, algorithm, Rank{rank}, shape_.workers, elements);
@@ -78,6 +79,7 @@ class Flows {
   double at(int from, int to) const { return bytes_[index(from, to)]; }
 
   const RunShape& shape_;
+  const exchange::Strategy& strategy_;
   int processes_;
   std::vector<double> bytes_;
 };
@@ -110,19 +112,17 @@ RunShape shape_of(const nlohmann::json& summary) {
           .bucket_bytes = config.bucket_bytes};
 }
 
-std::vector<HostTraffic> foretell_traffic(const RunShape& shape) {
-  Flows flows(shape);
-  const auto steps = static_cast<double>(shape.steps);
-  if (shape.strategy == "ring" || shape.strategy == "allreduce") {
-    flows.add(Operation::broadcast, 1);
-    flows.add(Operation::all_reduce, steps);
-  } else if (shape.strategy == "reduce-broadcast") {
-    flows.add(Operation::reduce, steps);
-    flows.add(Operation::broadcast, steps + 1);
-  } else if (shape.strategy == "ps-sync") {
+std::vector<HostTraffic> predict_traffic(const RunShape& shape) {
+  const auto& strategy = exchange::find_strategy(shape.strategy);
+  if (!strategy.same_traffic_every_step) {
+    throw ConfigError(fmt::format("the traffic of {} cannot be predicted", shape.strategy));
+  }
+  Flows flows(shape, strategy);
+  if (strategy.servers) {
     add_servers(flows, shape);
   } else {
-    throw ConfigError(fmt::format("the traffic of {} cannot be foretold", shape.strategy));
+    flows.add(Operation::broadcast, 1);
+    for (const Operation o : strategy.collectives) flows.add(o, static_cast<double>(shape.steps));
   }
   return flows.by_host();
 }

@@ -1,4 +1,4 @@
-// What a run puts on the links of an emulated cluster, foretold from its schedules.
+// What a run puts on the links of an emulated cluster, predicted from its schedules.
 //
 // Every payload travels in frames of at most 1514 bytes, of which 1448 are payload; who receives them sends
 // back acknowledgements, which are frames of a header alone. Handshakes, barriers and message headers are
@@ -35,7 +35,7 @@ RunShape shape_of(const nlohmann::json& summary);
 
 // By host: what all of a run sends, from the initial weights to the last parameters. Knows ring, allreduce,
 // reduce-broadcast and ps-sync; a pure function. Throws ConfigError for others.
-std::vector<HostTraffic> foretell_traffic(const RunShape& shape);
+std::vector<HostTraffic> predict_traffic(const RunShape& shape);
 
 // Bytes a second of payload that a link of so many bits a second carries.
 double payload_rate(double bits_per_second);

@@ -59,6 +59,10 @@ TEST(ShareCores, WorkersShareAPhysicalCoreOnlyWhenThereIsNoOther) {
   const std::vector<Core> uneven = {
       {.id = 0, .physical = 0}, {.id = 1, .physical = 1}, {.id = 5, .physical = 1}};
   EXPECT_EQ(share_cores(uneven, 3), (Shares{{0}, {1}, {5}}));
+  // Two cores of four threads each: the first takes the fifth worker.
+  std::vector<Core> wide;
+  for (int id = 0; id < 8; ++id) wide.push_back({.id = id, .physical = id % 2});
+  EXPECT_EQ(share_cores(wide, 5), (Shares{{0}, {2}, {4, 6}, {1, 3}, {5, 7}}));
 }
 
 TEST(ShareCores, AWorkersCoresLieInOneCacheAndPackage) {

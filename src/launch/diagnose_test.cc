@@ -69,6 +69,9 @@ TEST(Diagnose, InACircleOfWaitingTheSilentOneIsToBlame) {
   EXPECT_EQ(v.exit_code, 1);
   EXPECT_EQ(v.line,
             "rank 2 did not answer for 30.0 s (its process is stopped): rank 3 waited for it in all-reduce");
+  RankEnd busy{.rank = Rank{1}};
+  EXPECT_EQ(diagnose({blaming(0, 1, Kind::timeout, 1, "barrier"), busy}).line,
+            "rank 1 did not answer for 30.0 s: rank 0 waited for it in barrier");
 }
 
 TEST(Diagnose, RankThatTheLauncherHadToEndIsNamedWithWhatWasFound) {

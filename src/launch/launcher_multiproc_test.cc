@@ -107,6 +107,18 @@ TEST_P(Launcher, KilledWorkerIsDroppedWhereTheOthersCanDoWithoutIt) {
   expect_all_gone(seen);
 }
 
+TEST_P(Launcher, NobodyCanDoWithoutAServer) {
+  Seen seen;
+  auto spec = job(GetParam(), 2, {{"mode", "kill"}, {"rank", 2}});
+  spec.servers = 1;
+  spec.survives_workers = true;
+  const Outcome o = run(spec, listen_to(seen));
+  EXPECT_EQ(o.exit_code, 1) << o.line;
+  EXPECT_TRUE(o.line.starts_with("rank 2 (a server) was killed by SIGKILL")) << o.line;
+  EXPECT_TRUE(o.dropped.empty());
+  expect_all_gone(seen);
+}
+
 TEST_P(Launcher, ServersAreRanksOfTheJobToo) {
   Seen seen;
   auto spec = job(GetParam(), 2, {{"mode", "fine"}});
@@ -275,7 +287,9 @@ TEST(LauncherOnce, ProgramThatDoesNotExistIsSaid) {
   Seen seen;
   JobSpec spec = job("shm", 2, {{"mode", "fine"}});
   spec.program = "/no/such/program";
-  EXPECT_NE(run(spec, listen_to(seen)).exit_code, 0);
+  const Outcome o = run(spec, listen_to(seen));
+  EXPECT_EQ(o.exit_code, 127) << "what shells say of a program that they do not find";
+  EXPECT_NE(o.line.find("exit code 127"), std::string::npos) << o.line;
 }
 
 TEST(LauncherOnce, DeathOfTheLauncherLeavesNoWorker) {

@@ -16,14 +16,12 @@
 #include "exchange/table_rows.h"
 #include "library/member.h"
 #include "library/recognise.h"
-#include "library/tensors.h"
+#include "library/workers.h"
 #include "net/group.h"
 #include "optim/finite.h"
 
 namespace tutti {
 namespace {
-
-using exchange::Strategy;
 
 // A server as a rank of its own, on a thread of a worker's process.
 class ServerThread {
@@ -55,7 +53,7 @@ class ServerThread {
 };
 
 struct Plan {
-  const Strategy& strategy;
+  const exchange::Strategy& strategy;
   library::Recognised optimizer;
   int servers = 0;
   exchange::Tuning tuning = {};
@@ -68,7 +66,7 @@ void refuse(const DistributedOptions& options, const std::string& why) {
 Plan plan_of(const DistributedOptions& o, library::Member& member, const torch::optim::Optimizer& optimizer) {
   const int workers = member.size();
   Plan plan{.strategy = exchange::find_strategy(o.strategy), .optimizer = library::recognise(optimizer)};
-  const Strategy& s = plan.strategy;
+  const exchange::Strategy& s = plan.strategy;
   if (s.one_worker_only && workers > 1) refuse(o, fmt::format("there are {} processes", workers));
   if (o.servers < 0 || o.servers > workers) {
     refuse(o, fmt::format("{} servers for {} processes, of which each can have one", o.servers, workers));
@@ -79,7 +77,7 @@ Plan plan_of(const DistributedOptions& o, library::Member& member, const torch::
   if (o.staleness < 0) refuse(o, fmt::format("staleness is {}, but must be 0 or more", o.staleness));
   if (s.servers) plan.servers = o.servers > 0 ? o.servers : workers;
   if (o.uneven_inputs && (s.hybrid || s.drifts)) refuse(o, "inputs may not be uneven");
-  if (o.hook && (s.servers || s.apart || s.drifts || s.one_worker_only)) {
+  if (o.hook && !s.takes_hooks) {
     refuse(
         o,
         "a hook is for strategies that average buckets among the workers: ring, allreduce, reduce-broadcast");
@@ -169,23 +167,6 @@ std::string describe(const Plan& plan, const DistributedOptions& options, const 
   }
   return text.str();
 }
-
-// What a hook sees of the workers. The communication thread's.
-class WorkersOfHook final : public HookExchange {
- public:
-  explicit WorkersOfHook(collectives::Communicator& all) : all_(all), tensors_(all) {}
-
-  int rank() const override { return to_int(all_.rank()); }
-  int size() const override { return all_.world(); }
-  void all_reduce(torch::Tensor& tensor, ReduceOp op) override { tensors_.all_reduce(tensor, op, "hook"); }
-  torch::Tensor all_gather(const torch::Tensor& tensor) override {
-    return tensors_.all_gather(tensor, "hook");
-  }
-
- private:
-  collectives::Communicator& all_;
-  library::Tensors tensors_;
-};
 
 // Who still has samples, and at which rate he learns: agreed in every step, beside the gradients.
 class Attendance {
@@ -290,7 +271,7 @@ class Distributed::Impl {
 
   void average_by(Hook& hook, collectives::Communicator& all, std::size_t bucket,
                   const collectives::Buffer& buffer, std::string_view label) {
-    if (!for_hook_) for_hook_.emplace(all);
+    if (!for_hook_) for_hook_.emplace(all, "hook");
     const torch::NoGradGuard no_grad;
     const auto count = static_cast<std::int64_t>(buffer.count);
     hook.average(*for_hook_, static_cast<int>(bucket), torch::from_blob(buffer.data, {count}));
@@ -409,8 +390,8 @@ class Distributed::Impl {
   grad::Tables tables_;
   grad::Buckets buckets_;
   exchange::Updater updater_;
-  std::optional<WorkersOfHook> for_hook_;  // the communication thread's
-  const std::unique_ptr<exchange::Exchange> exchange_;
+  std::optional<library::CommunicatorWorkers> for_hook_;  // the communication thread's
+  const std::unique_ptr<exchange::Architecture> exchange_;
   const std::unique_ptr<Attendance> attendance_;  // where inputs are uneven
   std::vector<bool> arrived_;                     // by parameter, in this step
   std::vector<bool> rows_arrived_;                // by table, likewise

@@ -15,7 +15,7 @@ class HalfHook final : public Hook {
  public:
   explicit HalfHook(torch::ScalarType type) : type_(type) {}
 
-  void average(HookExchange& all, int /*bucket*/, torch::Tensor gradients) override {
+  void average(Workers& all, int /*bucket*/, torch::Tensor gradients) override {
     // Divided before it is rounded: a sum of many must not leave the range of 16 bits.
     auto half = (gradients / all.size()).to(type_);
     all.all_reduce(half, ReduceOp::sum);
@@ -44,7 +44,7 @@ class TopKHook final : public Hook {
  public:
   explicit TopKHook(double share) : share_(share) {}
 
-  void average(HookExchange& all, int bucket, torch::Tensor gradients) override {
+  void average(Workers& all, int bucket, torch::Tensor gradients) override {
     auto whole = residuals_.with(bucket, gradients);
     const auto count = std::max<std::int64_t>(1, std::llround(share_ * static_cast<double>(whole.numel())));
     const auto places = std::get<1>(whole.abs().topk(count, 0, true, false));
@@ -70,7 +70,7 @@ class PowerSgdHook final : public Hook {
  public:
   explicit PowerSgdHook(int rank) : rank_(rank) {}
 
-  void average(HookExchange& all, int bucket, torch::Tensor gradients) override {
+  void average(Workers& all, int bucket, torch::Tensor gradients) override {
     const std::int64_t n = gradients.numel();
     const auto side = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(n))));
     const std::int64_t columns = std::min<std::int64_t>(rank_, side);

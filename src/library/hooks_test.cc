@@ -10,7 +10,7 @@ namespace tutti::library {
 namespace {
 
 // A session as what a hook moves numbers with.
-class OverSession final : public HookExchange {
+class OverSession final : public Workers {
  public:
   explicit OverSession(Session& session) : session_(session) {}
   int rank() const override { return session_.rank(); }
@@ -23,6 +23,7 @@ class OverSession final : public HookExchange {
     bytes += tensor.nbytes();
     return session_.all_gather(tensor);
   }
+  void broadcast(torch::Tensor& tensor, int root) override { session_.broadcast(tensor, root); }
   std::size_t bytes = 0;  // that this process has brought
 
  private:

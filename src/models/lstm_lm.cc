@@ -28,7 +28,7 @@ std::uint64_t seed_of(const torch::Tensor& tokens) {
 torch::Tensor words_read(const torch::Tensor& tokens) {
   return tokens.slice(1, 0, -1).t().contiguous();
 }
-torch::Tensor words_foretold(const torch::Tensor& tokens) {
+torch::Tensor words_predicted(const torch::Tensor& tokens) {
   return tokens.slice(1, 1).t().flatten();
 }
 
@@ -51,7 +51,7 @@ class LstmLm final : public Model {
 
   torch::Tensor loss(const Batch& batch) override {
     const auto x = outputs(batch[0]);
-    const auto words = words_foretold(batch[0]);
+    const auto words = words_predicted(batch[0]);
     const auto candidates = candidates_for(batch[0], options_);
     // One look-up for both, so that backward leaves one set of rows.
     const auto rows = rows_of_softmax(words, candidates);
@@ -65,7 +65,7 @@ class LstmLm final : public Model {
 
   Score score(const Batch& batch) override {
     const auto x = outputs(batch[0]);
-    const auto words = words_foretold(batch[0]);
+    const auto words = words_predicted(batch[0]);
     Score sum{.samples = static_cast<double>(words.size(0)), .counts = {0}};
     for (std::int64_t i = 0; i < words.size(0); i += kScoredAtOnce) {
       const auto scores = torch::addmm(softmax_bias_->weight.squeeze(1), x.slice(0, i, i + kScoredAtOnce),
@@ -79,7 +79,7 @@ class LstmLm final : public Model {
   }
 
   std::vector<torch::Tensor> rows_read(const Batch& batch) const override {
-    const auto rows = rows_of_softmax(words_foretold(batch[0]), candidates_for(batch[0], options_));
+    const auto rows = rows_of_softmax(words_predicted(batch[0]), candidates_for(batch[0], options_));
     return {words_read(batch[0]).flatten(), rows, rows};
   }
 

@@ -2,7 +2,7 @@
 //
 //   words -> embedding, 512 each -> LSTM of 2048 units, projected to 512 -> softmax over the vocabulary
 //
-// A sample is a run of words, of which each but the last foretells the next; the state begins at zero.
+// A sample is a run of words, of which each but the last predicts the next; the state begins at zero.
 // Training uses the sampled softmax (sampled_softmax.h), so that a step touches few rows of the embedding, of
 // the softmax weights and of the softmax bias. Words are numbered by frequency, the most frequent first.
 //

@@ -12,6 +12,7 @@
 #include "models/mlp.h"
 #include "models/mnist_cnn.h"
 #include "models/mobilenet.h"
+#include "models/plugin.h"
 #include "models/resnet.h"
 #include "models/row_lstm.h"
 #include "models/script.h"
@@ -29,7 +30,12 @@ struct Option {
   std::int64_t ModelOptions::*value;
 };
 
-constexpr std::string_view kScript = "script:";
+// Networks of a user's own, by what stands before the file's name.
+struct OwnKind {
+  std::string_view prefix;
+  ModelInfo (*open)(const std::filesystem::path& file, ScoreLoss loss);
+};
+constexpr OwnKind kOwnKinds[] = {{"script:", script_model}, {"plugin:", plugin_model}};
 
 constexpr Option kOptions[] = {
     {"classes", &ModelOptions::classes},     {"image size", &ModelOptions::image_size},
@@ -116,12 +122,14 @@ const std::vector<ModelInfo>& all_models() {
 }
 
 ModelInfo find_model(std::string_view name, std::string_view loss) {
-  if (name.starts_with(kScript)) return script_model(name.substr(kScript.size()), parse_loss(loss));
+  for (const OwnKind& kind : kOwnKinds) {
+    if (name.starts_with(kind.prefix)) return kind.open(name.substr(kind.prefix.size()), parse_loss(loss));
+  }
   const auto found = std::ranges::find(all_models(), name, &ModelInfo::name);
   if (found != all_models().end()) return *found;
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const ModelInfo& m : all_models()) names.push_back(m.name);
-  names.push_back("script:FILE");
+  for (const OwnKind& kind : kOwnKinds) names.push_back(fmt::format("{}FILE", kind.prefix));
   throw ConfigError(fmt::format("unknown model '{}'; there are: {}", name, fmt::join(names, ", ")));
 }
 

@@ -123,7 +123,8 @@ const std::vector<ModelInfo>& all_models();
 
 inline constexpr std::string_view kCrossEntropy = "cross-entropy";
 
-// One of them, or a network of one's own: "script:FILE" (models/script.h), of whose scores `loss` is made.
+// One of them, or a network of one's own, of whose scores `loss` is made: "script:FILE" (models/script.h) or
+// "plugin:FILE" (models/plugin.h).
 // Throws ConfigError that lists the names, DataError if the file cannot be used.
 ModelInfo find_model(std::string_view name, std::string_view loss = kCrossEntropy);
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/scratch_folder.h"
+#include "models/scored_fixture.h"
 
 namespace tutti::models {
 namespace {
@@ -59,9 +60,6 @@ class Script : public ::testing::Test {
   ScratchFolder scratch_;
   const std::string file_ = (scratch_.path() / "net.pt").string();
 };
-
-const Batch kBatch = {torch::linspace(-1, 1, 24).view({8, 3}),
-                      torch::tensor({0, 0, 0, 0, 1, 1, 1, 1}, torch::kInt64)};
 
 TEST_F(Script, ComputesAndLearnsByTheTensorsThatItsModuleShows) {
   const auto info = script_model(save(example()), ScoreLoss::cross_entropy);

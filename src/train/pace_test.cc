@@ -57,5 +57,34 @@ TEST(Pacer, HandsOutGradientsAtThePointsOfTheStepThatTheRehearsalHad) {
   for (const auto& p : model.parameters()) EXPECT_GT(p.grad().abs().sum().item<float>(), 0);
 }
 
+// What the rehearsal's backward gave to a table is what every paced step gives.
+TEST(Pacer, HandsOutTheRowsOfTables) {
+  struct Words : torch::nn::Module {
+    torch::nn::Embedding words{register_module("words", torch::nn::Embedding(10, 2))};
+    torch::nn::Linear above{register_module("above", torch::nn::Linear(2, 2))};
+  } model;
+  std::list<std::vector<float>> memory;
+  const std::vector<std::string> names = {"words.weight"};
+  const grad::Tables tables(model, names);
+  grad::Buckets buckets(
+      model, 1 << 20,
+      [&](std::size_t bytes) {
+        return std::as_writable_bytes(std::span(memory.emplace_back(bytes / sizeof(float))));
+      },
+      tables);
+  Pacer pacer(buckets, tables, milliseconds(1), 7);
+  pacer.begin_rehearsal();
+  model.words(torch::tensor({3, 5, 3})).sum().backward();
+  pacer.note_table(0);
+  pacer.end_rehearsal();
+  for (int step = 0; step < 2; ++step) {
+    int announced = 0;
+    pacer.run([](grad::ParamId) {}, [&](std::size_t) { ++announced; }, [] {});
+    EXPECT_EQ(announced, 1);
+    const auto touched = tables.take_gradient(0);
+    EXPECT_TRUE(torch::equal(std::get<0>(torch::_unique(touched.rows)), torch::tensor({3, 5}))) << step;
+  }
+}
+
 }  // namespace
 }  // namespace tutti::train

@@ -96,6 +96,24 @@ TEST(RunPlan, WhatIsSetForServersReachesThem) {
   EXPECT_EQ(tuning_of(c).servers.first_server, 5);
 }
 
+TEST(RunPlan, OnlyWorkersThatWaitForNobodyCanBeSpared) {
+  const auto survives = [](auto change) {
+    config::TrainConfig c;
+    c.strategy = "ps-async";
+    c.workers = 2;
+    change(c);
+    return survives_workers(c);
+  };
+  EXPECT_TRUE(survives([](auto&) {}));
+  EXPECT_FALSE(survives([](auto& c) { c.workers = 1; })) << "nobody would be left";
+  EXPECT_FALSE(survives([](auto& c) { c.colocate = true; })) << "its server would be gone with it";
+  EXPECT_FALSE(survives([](auto& c) { c.strategy = "ps-sync"; }));
+  EXPECT_TRUE(survives([](auto& c) {
+    c.strategy = "ps-sync";
+    c.backup_workers = 1;
+  }));
+}
+
 TEST(RunPlan, BatchLargerThanTheDataIsRefused) {
   config::TrainConfig c;
   c.batch = 101;

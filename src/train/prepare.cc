@@ -162,7 +162,7 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
                   "servers update, without --local-aggregation, and hybrid{}{}",
                   c.partitions, strategy.servers ? "; here tables travel whole: " : "",
                   strategy.servers ? exchange::why_whole_tables(tuning_of(c)) : ""));
-  refuse_if(strategy.name == "hogwild" && c.transport == "tcp", "needs --transport shm");
+  refuse_if(strategy.shares_memory && c.transport == "tcp", "needs --transport shm");
   refuse_if(
       c.sync_batchnorm && (strategy.apart || strategy.drifts || c.backup_workers > 0),
       "--sync-batchnorm needs workers that keep step: ring, allreduce, reduce-broadcast, hybrid, or ps-sync "

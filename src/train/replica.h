@@ -32,7 +32,7 @@ class Replica {
   grad::Tables tables;
   grad::Buckets buckets;
   exchange::Updater updater;
-  std::unique_ptr<exchange::Exchange> exchange;
+  std::unique_ptr<exchange::Architecture> exchange;
 };
 
 }  // namespace tutti::train

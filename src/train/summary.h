@@ -56,7 +56,7 @@ struct RunRecord {
   const StepSeries& series;  // rank 0's
   std::int64_t first_step = 0;
   std::int64_t steps = 0;           // that the model has behind it
-  std::int64_t words_a_sample = 0;  // that a language model foretells; 0: it has none
+  std::int64_t words_a_sample = 0;  // that a language model predicts; 0: it has none
   std::string initial_sha256 = {};  // of the parameters before the first step
   double wall_seconds = 0;
   std::optional<Evaluation> evaluation = std::nullopt;  // the last

@@ -139,7 +139,7 @@ class Trainer {
     if (first()) sink_.emit(event);
   }
 
-  exchange::Exchange& exchange() { return *replica_->exchange; }
+  exchange::Architecture& exchange() { return *replica_->exchange; }
   exchange::TableRows* rows() { return exchange().rows(); }
 
   void make_replica() {

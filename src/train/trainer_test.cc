@@ -115,6 +115,25 @@ TEST_F(TrainerTest, EndsWhenTheTargetIsReachedUnderEveryStrategy) {
   }
 }
 
+TEST_F(TrainerTest, StepsAreToldOneByOneWithTimesThatFitIntoThem) {
+  for (const char* strategy : {"ring", "ps-async"}) {
+    auto c = config(strategy, 2);
+    c.strategy = strategy;
+    c.overwrite = true;
+    const auto run = fixture::run(prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup);
+    const auto steps = run.events.of<observe::StepDone>();
+    ASSERT_FALSE(steps.empty());
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const observe::StepDone& s = steps[i];
+      EXPECT_EQ(s.total_steps, 8);
+      EXPECT_LE(s.step, 8);
+      if (c.strategy == "ring") EXPECT_EQ(s.step, static_cast<std::int64_t>(i) + 1);
+      EXPECT_LE(s.compute_ms + s.exposed_exchange_ms, s.step_ms);
+      EXPECT_GT(s.compute_ms, 0);
+    }
+  }
+}
+
 TEST_F(TrainerTest, ATargetThatIsNotReachedIsSaid) {
   auto c = config("run", 2);
   c.strategy = "ps-async";
@@ -382,6 +401,16 @@ TEST_F(TrainerTest, BadInputIsRefusedBeforeAnythingIsWritten) {
   expect_refused([](auto& c) { c.batch = 301; }, "larger than the data");
   expect_refused([](auto& c) { c.until = "perplexity=9"; }, "it has: loss, accuracy, top5");
   expect_refused([](auto& c) { c.resume = "/no/such/run"; }, "/no/such/run");
+  const auto aggregated = [](const char* strategy, int backup_workers) {
+    return [=](auto& c) {
+      c.strategy = strategy;
+      c.workers = 4;
+      c.local_aggregation = true;
+      c.backup_workers = backup_workers;
+    };
+  };
+  expect_refused(aggregated("ps-async", 0), "--local-aggregation is for ps-sync without --backup-workers");
+  expect_refused(aggregated("ps-sync", 1), "--local-aggregation is for ps-sync without --backup-workers");
   const auto colocated = [](int servers) {
     return [servers](auto& c) {
       c.strategy = "ps-sync";

@@ -37,7 +37,7 @@ double server_bytes_a_step(const Cell& cell) {
   auto shape = shape_of(cell.summary);
   const double steps = static_cast<double>(std::exchange(shape.steps, 0));
   const double all = cell.summary.at("emulated").at("per_host").back().at("bytes_sent");
-  return (all - foretell_traffic(shape).back().bytes_sent) / steps;
+  return (all - predict_traffic(shape).back().bytes_sent) / steps;
 }
 
 double link_rate(const Cell& cell) {
@@ -70,7 +70,7 @@ class Conclusion {
 
   report::Outcome outcome() {
     out_.claims = {levels_off(),   grows_with_workers(), near_proportional(),
-                   follows_ring(), near_bound(),         as_foretold()};
+                   follows_ring(), near_bound(),         as_predicted()};
     out_.tables = {networks(), speeds(), traffic()};
     for (const auto& model : models_) {
       draw(model, "images/s", [&](const Cell* c) { return images(c); });
@@ -197,7 +197,7 @@ class Conclusion {
                   reached, "{:.1f}", [](double r) { return r >= 90; });
   }
 
-  report::Claim as_foretold() const {
+  report::Claim as_predicted() const {
     std::vector<double> off;
     for (const Cell& c : cells_) {
       if (c.summary.is_null() || !c.doubt.empty()) continue;
@@ -206,7 +206,7 @@ class Conclusion {
         off.push_back(packets);
       }
     }
-    return judged({"Bytes and packets on every link are those that the schedules foretell",
+    return judged({"Bytes and packets on every link are those that the schedules predict",
                    "",
                    "per cent off, headers and acknowledgements counted; asked: within 5",
                    {}},
@@ -216,16 +216,16 @@ class Conclusion {
   // By host that sends a model: per cent by which its bytes and packets are off.
   static std::vector<std::pair<double, double>> errors(const Cell& c) {
     std::vector<std::pair<double, double>> off;
-    const auto foretold = foretell_traffic(shape_of(c.summary));
+    const auto predicted = predict_traffic(shape_of(c.summary));
     const auto& hosts = c.summary.at("emulated").at("per_host");
-    for (std::size_t h = 0; h < foretold.size(); ++h) {
+    for (std::size_t h = 0; h < predicted.size(); ++h) {
       // The last of a chain that sends nothing but acknowledgements, or one worker alone, say nothing.
-      if (foretold[h].bytes_sent < c.summary.at("parameter_bytes").get<double>()) continue;
+      if (predicted[h].bytes_sent < c.summary.at("parameter_bytes").get<double>()) continue;
       const auto error = [&](const char* key, double expected) {
         return std::abs(hosts.at(h).at(key).get<double>() / expected - 1) * 100;
       };
-      off.emplace_back(error("bytes_sent", foretold[h].bytes_sent),
-                       error("packets_sent", foretold[h].packets_sent));
+      off.emplace_back(error("bytes_sent", predicted[h].bytes_sent),
+                       error("packets_sent", predicted[h].packets_sent));
     }
     return off;
   }
@@ -267,16 +267,16 @@ class Conclusion {
 
   report::StudyTable traffic() const {
     report::StudyTable t{
-        "What passed the busiest link in the whole run, beside what the schedules foretell "
+        "What passed the busiest link in the whole run, beside what the schedules predict "
         "(emulated; figures 4.5 to 5.1)",
-        {"network", "architecture", "workers", "MB sent", "foretold", "packets sent", "foretold"},
+        {"network", "architecture", "workers", "MB sent", "predicted", "packets sent", "predicted"},
         {}};
     for (const Cell& c : cells_) {
       if (c.summary.is_null() || !c.doubt.empty() || c.workers != most_) continue;
-      const auto foretold = foretell_traffic(shape_of(c.summary));
-      const auto busiest = std::ranges::max_element(foretold, {}, &HostTraffic::bytes_sent);
+      const auto predicted = predict_traffic(shape_of(c.summary));
+      const auto busiest = std::ranges::max_element(predicted, {}, &HostTraffic::bytes_sent);
       const auto& host =
-          c.summary.at("emulated").at("per_host").at(static_cast<std::size_t>(busiest - foretold.begin()));
+          c.summary.at("emulated").at("per_host").at(static_cast<std::size_t>(busiest - predicted.begin()));
       t.rows.push_back({c.model, label_of(c), c.workers, host.at("bytes_sent").get<double>() / 1e6,
                         busiest->bytes_sent / 1e6, host.at("packets_sent"),
                         std::round(busiest->packets_sent)});

@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "exchange/broadcast.h"
+#include "exchange/strategy.h"
+#include "grad/bucket_walk.h"
+#include "grad/countdown.h"
+#include "library/workers.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+namespace {
+
+using exchange::Afterwards;
+
+torch::Tensor tensor_over(std::span<float> memory) {
+  return torch::from_blob(memory.data(), {static_cast<std::int64_t>(memory.size())});
+}
+
+// A user's strategy as one of ours.
+class OwnStrategy final : public exchange::Exchange, public exchange::HasFigures, private Training {
+ public:
+  OwnStrategy(const exchange::Parts& parts, const std::string& name, const MakeStrategy& make)
+      : parts_(parts),
+        countdown_(parts.buckets),
+        walk_(parts.buckets),
+        workers_(parts.workers, name),
+        strategy_(make(*this)) {
+    if (!strategy_) throw ConfigError(fmt::format("nothing was made for strategy '{}'", name));
+  }
+
+  void start(std::int64_t /*step*/, bool with_state) override {
+    start_like_first(parts_.workers, parts_.buckets, parts_.updater, with_state);
+    sent_before_ = parts_.workers.bytes_sent();
+    strategy_->start();
+  }
+
+  void on_gradient(grad::ParamId id) override {
+    if (countdown_.arrived(id)) tell_full_ones(0);
+  }
+
+  void finish_phase(std::size_t phase) override { tell_full_ones(walk_.end_of(phase)); }
+
+  void finish_step() override {
+    const auto begin = Clock::now();
+    tell_full_ones(parts_.buckets.size());
+    const torch::NoGradGuard no_grad;
+    strategy_->finish_step();
+    countdown_.reset();
+    told_ = 0;
+    const auto end = Clock::now();
+    times_ = {.busy = end - begin, .exposed = end - begin};
+  }
+
+  void finish(Afterwards /*afterwards*/) override {
+    const torch::NoGradGuard no_grad;
+    strategy_->finish();
+  }
+
+  exchange::ExchangeTimes times() const override { return times_; }
+  std::uint64_t bytes_sent() const override { return parts_.workers.bytes_sent() - sent_before_; }
+
+ private:
+  // The first few, full or not, and those behind them that are full, in order.
+  void tell_full_ones(std::size_t at_least) {
+    const torch::NoGradGuard no_grad;
+    for (; told_ < parts_.buckets.size() && (told_ < at_least || countdown_.full(told_)); ++told_) {
+      parts_.updater.finite().own_gradient(told_);
+      strategy_->on_gradients(static_cast<int>(told_));
+    }
+  }
+
+  int buckets() const override { return static_cast<int>(parts_.buckets.size()); }
+  torch::Tensor gradients(int bucket) override {
+    return tensor_over(parts_.buckets.gradients(index(bucket)));
+  }
+  torch::Tensor parameters(int bucket) override {
+    return tensor_over(parts_.buckets.parameters(index(bucket)));
+  }
+  void update(int bucket) override { parts_.updater.apply(index(bucket)); }
+  Workers& workers() override { return workers_; }
+
+  std::size_t index(int bucket) const {
+    if (bucket < 0 || bucket >= buckets()) {
+      throw ConfigError(fmt::format("there is no bucket {}, but {} of them", bucket, buckets()));
+    }
+    return static_cast<std::size_t>(bucket);
+  }
+
+  const exchange::Parts parts_;
+  grad::Countdown countdown_;
+  grad::BucketWalk walk_;
+  library::CommunicatorWorkers workers_;
+  std::size_t told_ = 0;  // buckets of this step
+  std::uint64_t sent_before_ = 0;
+  exchange::ExchangeTimes times_;
+  const std::unique_ptr<Strategy> strategy_;
+};
+
+}  // namespace
+
+void add_strategy(const std::string& name, const std::string& summary, MakeStrategy make) {
+  exchange::add_strategy(
+      {.name = name,
+       .summary = summary,
+       .make = [name, make = std::move(make)](const exchange::Parts& parts, const exchange::Tuning&) {
+         return std::make_unique<OwnStrategy>(parts, name, make);
+       }});
+}
+
+}  // namespace tutti
