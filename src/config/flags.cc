@@ -192,13 +192,13 @@ void add_outcome_flags(CLI::App& app, TrainConfig& c) {
 
 }  // namespace
 
-void add_own_data_flags(CLI::App& app, TrainConfig& c) {
-  add(app, "label", c.label, "column of csv:FILE that is to be learned; default: the last");
-  add(app, "features", c.features,
+void add_own_data_flags(CLI::App& app, TrainConfig& config) {
+  add(app, "label", config.label, "column of csv:FILE that is to be learned; default: the last");
+  add(app, "features", config.features,
       "columns of csv:FILE to learn it from, with commas between; default: all others");
-  add(app, "test-share", c.test_share,
+  add(app, "test-share", config.test_share,
       "part of csv:FILE, npy:X,Y or images:FOLDER (there of each class) that is kept for tests");
-  add(app, "test-data", c.test_data, "FILE like that of csv:FILE, for tests (instead of --test-share)");
+  add(app, "test-data", config.test_data, "FILE like that of csv:FILE, for tests (instead of --test-share)");
 }
 
 void add_train_flags(CLI::App& command, TrainConfig& config) {

@@ -13,7 +13,7 @@ namespace tutti::config {
 void add_train_flags(CLI::App& command, TrainConfig& config);
 
 // Of them those that say something of data of one's own: --label, --features, --test-share, --test-data.
-void add_own_data_flags(CLI::App& command, TrainConfig& config);
+void add_own_data_flags(CLI::App& app, TrainConfig& config);
 
 // Fills from the file what neither flag nor environment has set. Throws ConfigError that names file and key.
 void apply_config_file(CLI::App& command, const std::string& path);

@@ -52,7 +52,7 @@ std::optional<std::size_t> label_in(const std::vector<Field>& fields) {
 }
 
 // As they are on disk, and not with mean 0.
-std::vector<Field> as_pixels(const DatasetInfo& info, std::vector<Field> fields) {
+std::vector<Field> as_pixels(const DatasetInfo& info, const std::vector<Field>& fields) {
   auto pixels = fields;
   if (pixels.at(0).name == "image") pixels[0].name = kPixels;
   return info.format->can_give(pixels) ? pixels : fields;
