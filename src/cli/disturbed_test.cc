@@ -135,7 +135,7 @@ TEST_F(Program, StrangersAreClosedAndCountedAndTheRunGoesOn) {
   }
   const Ended e = running.wait();
   EXPECT_EQ(e.code, 0) << e.error;
-  EXPECT_EQ(summary()["strangers_refused"], 3);
+  EXPECT_EQ(summary()["rejected_connections"], 3);
 }
 
 TEST_F(Program, SharedMemoryJobsListenOnNoPort) {

@@ -27,7 +27,7 @@ void print_traffic(const nlohmann::json& emulated) {
   }
 }
 
-void print_summary(const nlohmann::json& s, const std::string& folder, std::uint64_t strangers) {
+void print_summary(const nlohmann::json& s, const std::string& folder, std::uint64_t rejected_connections) {
   const auto number = [&](const char* key) { return s.at(key).get<double>(); };
   fmt::print(
       "\n{} workers: {:.0f} samples/s, step {:.2f} ms (p90 {:.2f}), compute {:.2f} ms, exchange {:.2f} ms of "
@@ -65,7 +65,9 @@ void print_summary(const nlohmann::json& s, const std::string& folder, std::uint
   }
   fmt::print("\nparameters {} on {}\n", s.at("parameters_sha256").get<std::string>().substr(0, 16),
              report::replicas_agree(s) ? "every replica" : "rank 0 ONLY: replicas differ");
-  if (strangers > 0) fmt::print("{} connections of strangers were refused\n", strangers);
+  if (rejected_connections > 0)
+    fmt::print("{} connections were rejected: they did not know the secret of the job\n",
+               rejected_connections);
   fmt::print("everything is in {}\n", folder);
 }
 
@@ -88,10 +90,10 @@ int train(const config::TrainConfig& config) {
     return outcome.exit_code;
   }
   auto summary = report::read_summary(resolved.out);
-  summary["strangers_refused"] = outcome.strangers;
+  summary["rejected_connections"] = outcome.rejected_connections;
   write_file_atomically(std::filesystem::path(resolved.out) / "summary.json", summary.dump(2) + "\n");
   const auto page = report::write_page(resolved.out);
-  print_summary(summary, resolved.out, outcome.strangers);
+  print_summary(summary, resolved.out, outcome.rejected_connections);
   fmt::print("the page is {}\n", page.string());
   return report::replicas_agree(summary) ? 0 : 1;
 }

@@ -110,7 +110,7 @@ Trained train(const Case& c, int steps, optim::Kind kind, const std::vector<std:
       }
       exchange->finish_step();
       if (rank == 0) trained.losses.push_back(loss.item<double>());
-      EXPECT_TRUE(strategy.apart || exchange->steps_done() == step);
+      EXPECT_TRUE(strategy.asynchronous || exchange->steps_done() == step);
     }
     exchange->finish(Afterwards::nothing);
     trained.replicas[static_cast<std::size_t>(rank)] = flat(*model).clone();

@@ -187,7 +187,8 @@ class Worker {
   }
 
   void note(const torch::nn::Module& model, Updater& updater, Architecture& exchange) {
-    if (strategy_.apart && run_.where.workers > 1) return seen_.parameters.push_back(flat(model).clone());
+    if (strategy_.asynchronous && run_.where.workers > 1)
+      return seen_.parameters.push_back(flat(model).clone());
     const bool finished = step_ > kSteps;  // and everything fetched
     if (exchange.rows() != nullptr && !finished) exchange.rows()->fetch_all();
     seen_.parameters.push_back(flat(model).clone());

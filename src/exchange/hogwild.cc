@@ -47,7 +47,7 @@ void Hogwild::finish(Afterwards /*afterwards*/) {
 Strategy hogwild() {
   return {.name = "hogwild",
           .summary = "shared parameters, no locks; one host",
-          .apart = true,
+          .asynchronous = true,
           .shares_memory = true,
           .other_way = [](const Tuning&) { return std::string("shared parameters"); },
           .make =

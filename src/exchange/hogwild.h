@@ -9,8 +9,8 @@
 #include <atomic>
 
 #include "collectives/communicator.h"
+#include "exchange/bucket_walk.h"
 #include "exchange/strategy.h"
-#include "grad/bucket_walk.h"
 
 namespace tutti::exchange {
 
@@ -35,7 +35,7 @@ class Hogwild final : public Exchange, public CountsSteps {
   const Clock::duration timeout_;
   std::vector<std::span<float>> shared_;            // by bucket, in rank 0's memory
   std::atomic<std::int64_t>* gradients_ = nullptr;  // of all workers, likewise
-  grad::BucketWalk walk_{buckets_};
+  BucketWalk walk_{buckets_};
 };
 
 Strategy hogwild();

@@ -1,8 +1,8 @@
 // No exchange at all: one worker, its own gradients.
 #pragma once
 
+#include "exchange/bucket_walk.h"
 #include "exchange/strategy.h"
-#include "grad/bucket_walk.h"
 
 namespace tutti::exchange {
 
@@ -22,7 +22,7 @@ class Local final : public Exchange {
 
  private:
   Updater& updater_;
-  grad::BucketWalk walk_;
+  BucketWalk walk_;
 };
 
 inline Strategy local() {

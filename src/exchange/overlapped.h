@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "collectives/communicator.h"
+#include "exchange/bucket_walk.h"
+#include "exchange/countdown.h"
 #include "exchange/strategy.h"
-#include "grad/bucket_walk.h"
-#include "grad/countdown.h"
 #include "observe/trace.h"
 
 namespace tutti::exchange {
@@ -66,8 +66,8 @@ class Overlapped final : public Exchange, public Settles, public HasFigures {
   Average average_;
   Apply apply_;
   observe::Trace& trace_;
-  grad::Countdown countdown_;
-  grad::BucketWalk walk_{buckets_};
+  Countdown countdown_;
+  BucketWalk walk_{buckets_};
   Clock::duration exposed_{};  // of the step in progress
   ExchangeTimes times_;
 

@@ -11,8 +11,8 @@
 #pragma once
 
 #include "collectives/communicator.h"
+#include "exchange/bucket_walk.h"
 #include "exchange/strategy.h"
-#include "grad/bucket_walk.h"
 #include "observe/trace.h"
 
 namespace tutti::exchange {
@@ -48,7 +48,7 @@ class Periodic : public Exchange, public HasFigures {
 
   observe::Trace& trace_;
   const std::int64_t every_;
-  grad::BucketWalk walk_{buckets_};
+  BucketWalk walk_{buckets_};
   std::int64_t steps_ = 0;
   std::uint64_t bytes_sent_ = 0;
   ExchangeTimes times_;

@@ -279,7 +279,7 @@ Strategy with_servers(std::string name, std::string summary, ps::Consistency rul
   return {.name = std::move(name),
           .summary = std::move(summary),
           .servers = rule,
-          .apart = rule != ps::Consistency::sync,
+          .asynchronous = rule != ps::Consistency::sync,
           .same_traffic_every_step = rule == ps::Consistency::sync,
           .other_way = servers_in_words,
           .make = [](const Parts& p, const Tuning& tuning) -> std::unique_ptr<Exchange> {

@@ -12,11 +12,11 @@
 #pragma once
 
 #include "collectives/communicator.h"
+#include "exchange/bucket_walk.h"
+#include "exchange/countdown.h"
 #include "exchange/overlapped.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
-#include "grad/bucket_walk.h"
-#include "grad/countdown.h"
 
 namespace tutti::exchange {
 
@@ -65,8 +65,8 @@ class Servers final : public Exchange,
 
   const Parts parts_;
   const ps::ServerOptions& options_;
-  grad::Countdown countdown_;
-  grad::BucketWalk walk_;
+  Countdown countdown_;
+  BucketWalk walk_;
   std::size_t pushed_ = 0;         // buckets of this step
   std::int64_t steps_before_ = 0;  // servers that only average count from the start of this run
   Clock::duration exposed_{};      // of the step in progress

@@ -50,7 +50,7 @@ struct Strategy {
   std::string summary;
   bool one_worker_only = false;
   std::optional<ps::Consistency> servers = std::nullopt;  // has parameter servers, which keep this rule
-  bool apart = false;          // workers do not keep step: each is somewhere else in the run
+  bool asynchronous = false;   // workers do not keep step: each is somewhere else in the run
   bool drifts = false;         // replicas differ between meetings
   bool hybrid = false;         // only embedding tables go to the servers
   bool shares_memory = false;  // on one host, in shared memory

@@ -99,7 +99,7 @@ void verify(std::vector<Cell>& cells) {
   for (Cell& cell : cells) {
     cell.doubt.clear();
     if (cell.summary.is_null()) continue;
-    const auto keeps_step = [](const Cell& c) { return !exchange::find_strategy(c.strategy).apart; };
+    const auto keeps_step = [](const Cell& c) { return !exchange::find_strategy(c.strategy).asynchronous; };
     const auto weights =
         differs_from(cells, cell, "initial_parameters_sha256", [](const Cell&) { return true; });
     const auto samples = differs_from(cells, cell, "samples_sha256", [&](const Cell& other) {

@@ -114,9 +114,9 @@ std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink
   const auto peers =
       rendezvous::join(job.rendezvous, job.secret, job.rank, job.world, mesh.endpoint(),
                        Deadline::in(std::max<Clock::duration>(job.timeout, net::kTimeToStart)));
-  std::uint64_t strangers = 0;
-  auto transport = mesh.connect(peers, options, &strangers);
-  if (strangers > 0) report.write_line({{kStrangers, strangers}});
+  std::uint64_t rejected_connections = 0;
+  auto transport = mesh.connect(peers, options, &rejected_connections);
+  if (rejected_connections > 0) report.write_line({{kRejectedConnections, rejected_connections}});
   return transport;
 }
 

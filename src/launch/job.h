@@ -51,11 +51,11 @@ WorkerJob read_job(int fd);
 net::StatusBoard open_board(const WorkerJob& job);
 
 // Takes the worker's place among its peers. Blocks until all have come. Connections that were refused
-// meanwhile are counted in `report`, under kStrangers. Throws Timeout, PeerLost, AuthError.
+// meanwhile are counted in `report`, under kRejectedConnections. Throws Timeout, PeerLost, AuthError.
 std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink& report);
 // The workers' shared memory beside tcp, if there is one; null on servers.
 std::unique_ptr<net::Transport> connect_neighbours(const WorkerJob& job);
-inline constexpr const char* kStrangers = "strangers";
+inline constexpr const char* kRejectedConnections = "rejected_connections";
 
 // Why a worker failed, as it travels to the launcher.
 struct Failure {

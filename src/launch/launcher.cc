@@ -134,7 +134,7 @@ class Job {
     io_.run();
     read_rest_of_output();
     Outcome outcome;
-    outcome.strangers = strangers_;
+    outcome.rejected_connections = rejected_connections_;
     outcome.interrupted_by = interrupted_by_;
     outcome.dropped = dropped_;
     const Verdict verdict = diagnose(ends_);
@@ -258,8 +258,8 @@ class Job {
         fault->rank = Rank{to_int(fault->rank) % spec_.workers};
         fault->peer = Rank{to_int(fault->peer) % spec_.workers};
       }
-    } else if (json.contains(kStrangers)) {
-      strangers_ += json[kStrangers].get<std::uint64_t>();
+    } else if (json.contains(kRejectedConnections)) {
+      rejected_connections_ += json[kRejectedConnections].get<std::uint64_t>();
     } else {
       listener_.on_report(ends_[i].rank, json);
     }
@@ -415,7 +415,7 @@ class Job {
     time_to_stop_.cancel();
     if (!rendezvous_) return;
     rendezvous_->close();
-    strangers_ += rendezvous_->strangers();
+    rejected_connections_ += rendezvous_->rejected_connections();
   }
 
   void read_rest_of_output() {
@@ -447,7 +447,7 @@ class Job {
   std::vector<Rank> dropped_;
   const int processes_ = processes_of(spec_);
   int alive_ = processes_;
-  std::uint64_t strangers_ = 0;
+  std::uint64_t rejected_connections_ = 0;
   int ended_ = 0;
   bool ending_ = false;
   bool stopping_ = false;

@@ -58,11 +58,11 @@ struct Listener {
 
 struct Outcome {
   int exit_code = 0;
-  std::string line;               // what went wrong, if anything
-  bool would_fail_again = false;  // as it is in the run itself and no fault
-  std::uint64_t strangers = 0;    // connections that were refused
-  std::vector<Rank> dropped;      // workers that died on the way
-  int interrupted_by = 0;         // the signal that ended the launcher's patience
+  std::string line;                        // what went wrong, if anything
+  bool would_fail_again = false;           // as it is in the run itself and no fault
+  std::uint64_t rejected_connections = 0;  // connections that were refused
+  std::vector<Rank> dropped;               // workers that died on the way
+  int interrupted_by = 0;                  // the signal that ended the launcher's patience
 };
 
 // Runs the job to its end. SIGINT, SIGTERM and SIGHUP stop it: at once, or, where the job saves when asked,

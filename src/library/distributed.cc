@@ -217,7 +217,7 @@ class Distributed::Impl {
                  exchange::finite_options(plan_.strategy, plan_.tuning, all_)),
         exchange_(exchange::make_exchange(
             plan_.strategy, {buckets_, tables_, updater_, *everyone_, all_, trace_}, plan_.tuning)),
-        attendance_(options.uneven_inputs && member.size() > 1 && !plan_.strategy.apart
+        attendance_(options.uneven_inputs && member.size() > 1 && !plan_.strategy.asynchronous
                         ? std::make_unique<Attendance>(member)
                         : nullptr),
         arrived_(buckets_.parameter_count()),

@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "exchange/broadcast.h"
+#include "exchange/bucket_walk.h"
+#include "exchange/countdown.h"
 #include "exchange/strategy.h"
-#include "grad/bucket_walk.h"
-#include "grad/countdown.h"
 #include "library/workers.h"
 #include "tutti/strategy.h"
 
@@ -88,8 +88,8 @@ class OwnStrategy final : public exchange::Exchange, public exchange::HasFigures
   }
 
   const exchange::Parts parts_;
-  grad::Countdown countdown_;
-  grad::BucketWalk walk_;
+  exchange::Countdown countdown_;
+  exchange::BucketWalk walk_;
   library::CommunicatorWorkers workers_;
   std::size_t told_ = 0;  // buckets of this step
   std::uint64_t sent_before_ = 0;

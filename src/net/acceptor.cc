@@ -35,7 +35,7 @@ struct Acceptor::Shared : std::enable_shared_from_this<Shared> {
   Rank self;
   Admission admit;
   Entry enter;
-  std::uint64_t strangers = 0;
+  std::uint64_t rejected_connections = 0;
   std::list<std::weak_ptr<Session>> pending;
 };
 
@@ -66,7 +66,7 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
 
   void refuse() {
     if (done_) return;
-    ++shared_->strangers;
+    ++shared_->rejected_connections;
     finish();
     error_code ignored;
     socket_.close(ignored);
@@ -171,8 +171,8 @@ Tcp::endpoint Acceptor::endpoint() const {
   return shared_->acceptor.local_endpoint();
 }
 
-std::uint64_t Acceptor::strangers() const {
-  return shared_->strangers;
+std::uint64_t Acceptor::rejected_connections() const {
+  return shared_->rejected_connections;
 }
 
 void Acceptor::close() {

@@ -37,7 +37,7 @@ class Acceptor {
 
   // How many were closed because they sent something else, knew another secret, spoke another
   // version, or were too slow.
-  std::uint64_t strangers() const;
+  std::uint64_t rejected_connections() const;
 
   // No more callers; pending ones are closed.
   void close();

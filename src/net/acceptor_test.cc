@@ -42,9 +42,9 @@ class AcceptorTest : public ::testing::Test {
     EXPECT_TRUE(e == boost::asio::error::eof || e == boost::asio::error::connection_reset) << e.message();
   }
 
-  std::uint64_t strangers() {
+  std::uint64_t rejected_connections() {
     std::promise<std::uint64_t> count;
-    boost::asio::post(io_, [&] { count.set_value(acceptor_.strangers()); });
+    boost::asio::post(io_, [&] { count.set_value(acceptor_.rejected_connections()); });
     return count.get_future().get();
   }
 
@@ -68,14 +68,14 @@ class AcceptorTest : public ::testing::Test {
 
 TEST_F(AcceptorTest, LetsInWhoKnowsTheSecret) {
   EXPECT_TRUE(dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
-  EXPECT_EQ(strangers(), 0U);
+  EXPECT_EQ(rejected_connections(), 0U);
 }
 
 TEST_F(AcceptorTest, ClosesAndCountsGarbage) {
   auto socket = connect_raw();
   boost::asio::write(socket, boost::asio::buffer(std::string(4096, 'x')));
   expect_closed(socket);
-  EXPECT_EQ(strangers(), 1U);
+  EXPECT_EQ(rejected_connections(), 1U);
   EXPECT_TRUE(dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
 }
 
@@ -83,7 +83,7 @@ TEST_F(AcceptorTest, ClosesAndCountsAHugeLength) {
   auto socket = connect_raw();
   boost::asio::write(socket, boost::asio::buffer(std::string(64, '\xff')));
   expect_closed(socket);
-  EXPECT_EQ(strangers(), 1U);
+  EXPECT_EQ(rejected_connections(), 1U);
 }
 
 TEST_F(AcceptorTest, ClosesAndCountsAWrongSecret) {
@@ -94,7 +94,7 @@ TEST_F(AcceptorTest, ClosesAndCountsAWrongSecret) {
   boost::asio::write(socket, boost::asio::buffer(&hello, sizeof hello));
   boost::asio::write(socket, boost::asio::buffer(std::string(sizeof(Response), 'r')));
   expect_closed(socket);
-  EXPECT_EQ(strangers(), 2U);
+  EXPECT_EQ(rejected_connections(), 2U);
 }
 
 TEST_F(AcceptorTest, TellsACallerOfAnotherVersionItsOwnAndClosesAndCountsIt) {
@@ -107,7 +107,7 @@ TEST_F(AcceptorTest, TellsACallerOfAnotherVersionItsOwnAndClosesAndCountsIt) {
   boost::asio::read(socket, boost::asio::buffer(&refusal, sizeof refusal));
   EXPECT_EQ(refusal, Refusal{});
   expect_closed(socket);
-  EXPECT_EQ(strangers(), 1U);
+  EXPECT_EQ(rejected_connections(), 1U);
   EXPECT_TRUE(dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
 }
 
@@ -128,14 +128,14 @@ TEST_F(AcceptorTest, ClosesWhoDoesNotGetOnWithTheHandshake) {
     ASSERT_EQ(::setsockopt(socket->native_handle(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
     expect_closed(*socket);
   }
-  EXPECT_EQ(strangers(), 2U);
+  EXPECT_EQ(rejected_connections(), 2U);
 }
 
 TEST_F(AcceptorTest, ManyIdleStrangersDoNotKeepARankOut) {
   std::vector<Tcp::socket> idle;
   for (int i = 0; i < 600; ++i) idle.push_back(connect_raw());
   EXPECT_TRUE(dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
-  EXPECT_GE(strangers(), 600U - Acceptor::kPending);
+  EXPECT_GE(rejected_connections(), 600U - Acceptor::kPending);
 }
 
 }  // namespace

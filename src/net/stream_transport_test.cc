@@ -81,15 +81,15 @@ TEST(Mesh, SecondCallerForOneRankIsTurnedAway) {
   const Secret secret = make_secret();
   Mesh mesh(Rank{0}, 3, secret, "127.0.0.1");
   const Endpoint where = mesh.endpoint();
-  std::uint64_t strangers = 0;
-  std::thread listener([&] { mesh.connect({{}, {}, {}}, {.timeout = kPatience}, &strangers); });
+  std::uint64_t rejected_connections = 0;
+  std::thread listener([&] { mesh.connect({{}, {}, {}}, {.timeout = kPatience}, &rejected_connections); });
   const auto first = dial(where, secret, Rank{1}, Rank{0}, Deadline::in(kPatience));
   EXPECT_THROW(dial(where, secret, Rank{1}, Rank{0}, Deadline::in(kPatience)), AuthError);
   EXPECT_THROW(dial(where, secret, Rank{0}, Rank{0}, Deadline::in(kPatience)), AuthError);  // itself
   EXPECT_THROW(dial(where, secret, Rank{3}, Rank{0}, Deadline::in(kPatience)), AuthError);  // nobody
   const auto second = dial(where, secret, Rank{2}, Rank{0}, Deadline::in(kPatience));
   listener.join();
-  EXPECT_EQ(strangers, 3U);
+  EXPECT_EQ(rejected_connections, 3U);
 }
 
 }  // namespace

@@ -121,7 +121,8 @@ Endpoint Mesh::endpoint() const {
 }
 
 std::unique_ptr<TcpTransport> Mesh::connect(const std::vector<Endpoint>& peers,
-                                            const TransportOptions& options, std::uint64_t* strangers) {
+                                            const TransportOptions& options,
+                                            std::uint64_t* rejected_connections) {
   State& s = *state_;
   TUTTI_CHECK(peers.size() == s.sockets.size());
   const auto deadline = Deadline::in(options.timeout);
@@ -137,7 +138,7 @@ std::unique_ptr<TcpTransport> Mesh::connect(const std::vector<Endpoint>& peers,
     }
   }
   s.acceptor.close();
-  if (strangers != nullptr) *strangers = s.acceptor.strangers();
+  if (rejected_connections != nullptr) *rejected_connections = s.acceptor.rejected_connections();
   s.io.poll();
   return std::make_unique<TcpTransport>(s.rank, std::move(s.sockets), options);
 }

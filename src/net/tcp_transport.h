@@ -34,10 +34,10 @@ class Mesh {
   Endpoint endpoint() const;
 
   // Calls every rank below, takes in every rank above, stops listening. The transport's time-out is this
-  // call's, too. `strangers`, if given, receives how many connections were refused. Throws Timeout, PeerLost,
-  // AuthError.
+  // call's, too. `rejected_connections`, if given, receives how many connections were refused. Throws
+  // Timeout, PeerLost, AuthError.
   std::unique_ptr<TcpTransport> connect(const std::vector<Endpoint>& peers, const TransportOptions& options,
-                                        std::uint64_t* strangers = nullptr);
+                                        std::uint64_t* rejected_connections = nullptr);
 
  private:
   struct State;

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/past_cache.h"
+#include "base/nontemporal.h"
 #include "base/process.h"
 #include "net/stall.h"
 #include "ps/gate.h"
@@ -53,7 +53,7 @@ Client::Client(net::Transport& transport, const ServerOptions& options, const Co
       buckets_(std::move(buckets)),
       tables_(std::move(tables)),
       shapes_(contents.tables),
-      past_cache_(outgrows_cache(buckets_)),
+      nontemporal_(outgrows_cache(buckets_)),
       most_under_way_(transport.peer_memory() != nullptr
                           ? std::numeric_limits<std::size_t>::max()
                           : kUnderWay * static_cast<std::size_t>(options.servers)),
@@ -365,7 +365,7 @@ void Client::land(const Header& header, Rank from, const Activity& doing) {
     const ReadLock lock(gate_at(held, piece.memory_at), transport_.rank(), from,
                         Deadline::in(options_.timeout));
     const std::span<const float> values = values_behind(held, piece.memory_at, into.size());
-    past_cache_ ? copy_past_cache(into, values) : (void)std::ranges::copy(values, into.begin());
+    nontemporal_ ? copy_nontemporal(into, values) : (void)std::ranges::copy(values, into.begin());
   } else {
     receive_payload(transport_, from, header, std::as_writable_bytes(into), doing);
   }
@@ -376,7 +376,7 @@ void Client::clear_gradients(const Piece& piece) const {
   const ClientBucket& bucket = buckets_[piece.bucket];
   if (bucket.landing.data() == bucket.gradients.data()) return;
   const auto gradients = part(bucket.gradients, piece);
-  past_cache_ ? clear_past_cache(gradients) : (void)std::ranges::fill(gradients, 0.0F);
+  nontemporal_ ? clear_nontemporal(gradients) : (void)std::ranges::fill(gradients, 0.0F);
 }
 
 void Client::fail(std::exception_ptr failure) {

@@ -157,7 +157,7 @@ class Client {
   const std::vector<ClientBucket> buckets_;
   const std::vector<ClientTable> tables_;
   const std::vector<TableShape> shapes_;  // of the tables
-  const bool past_cache_;                 // how large buckets are written
+  const bool nontemporal_;                // how large buckets are written
   const std::size_t most_under_way_;
   // Of the pieces of each bucket, of the parts of each table; never change.
   Order order_;

@@ -7,19 +7,19 @@
 
 namespace tutti::ps {
 
-HeldPieces::HeldPieces(Desk& desk, const Layout& layout) : desk_(desk) {
-  const ServerOptions& options = desk.options;
+HeldPieces::HeldPieces(ServerContext& context, const Layout& layout) : context_(context) {
+  const ServerOptions& options = context.options;
   const auto& all = layout.pieces;
-  const bool travels = desk.transport.peer_memory() == nullptr;
+  const bool travels = context.transport.peer_memory() == nullptr;
   const auto workers = static_cast<std::size_t>(options.workers);
   pieces_.resize(all.size());
   for (std::uint32_t id = 0; id < all.size(); ++id) {
     const Piece& p = all[id];
-    if (p.server != desk.self) continue;
+    if (p.server != context.self) continue;
     auto held = std::make_unique<Held>();
     held->id = id;
     held->count = p.count;
-    std::tie(held->gate, held->values) = place_gate(desk.room, p.memory_at, p.count);
+    std::tie(held->gate, held->values) = place_gate(context.room, p.memory_at, p.count);
     if (options.role == Role::update) {
       held->state.assign(static_cast<std::size_t>(optim::state_slots(options.optimizer)),
                          std::vector<float>(p.count));
@@ -29,7 +29,7 @@ HeldPieces::HeldPieces(Desk& desk, const Layout& layout) : desk_(desk) {
     held->lr.resize(workers);
     held->answering.resize(workers);
     held->ledger.emplace(options.policy);
-    desk.report.parameter_bytes += p.count * sizeof(float);
+    context.report.parameter_bytes += p.count * sizeof(float);
     pieces_[id] = std::move(held);
   }
 }
@@ -37,7 +37,7 @@ HeldPieces::HeldPieces(Desk& desk, const Layout& layout) : desk_(desk) {
 HeldPieces::Held& HeldPieces::find(Rank from, const Header& header) {
   if (header.piece >= pieces_.size() || !pieces_[header.piece]) {
     throw ProtocolError(fmt::format("worker {} asked server {} for piece {}, which it does not hold",
-                                    to_int(from), desk_.self, header.piece));
+                                    to_int(from), context_.self, header.piece));
   }
   return *pieces_[header.piece];
 }
@@ -47,64 +47,66 @@ void HeldPieces::on_push(Rank from, const Header& header) {
   const auto w = static_cast<std::size_t>(to_int(from));
   // All of it first: the ledger hears of no push whose worker dies in the middle of it.
   const auto gradient = receive_gradient(from, header, held);
-  Ruling ruling = held.ledger->on_push(push_of(from, header));
-  const bool keep = ruling.gradient == Ruling::Gradient::keep;
+  Decision decision = held.ledger->on_push(push_of(from, header));
+  const bool keep = decision.gradient == Decision::Gradient::keep;
   if (keep) {
     held.gradients[w] = gradient;
-    if (!gradient.empty() && desk_.transport.peer_memory() == nullptr) held.inbox[w].swap(arriving_);
+    if (!gradient.empty() && context_.transport.peer_memory() == nullptr) held.inbox[w].swap(arriving_);
   }
-  leave_out_void(held, ruling);
-  if (!ruling.repeated) held.answering[w] = Answering{header.slot};
-  if (keep) held.lr[w] = desk_.rate_of(header, ruling);
-  desk_.count(ruling);
-  follow(held, ruling);
+  leave_out_void(held, decision);
+  if (!decision.repeated) held.answering[w] = Answering{header.slot};
+  if (keep) held.lr[w] = context_.rate_of(header, decision);
+  context_.count(decision);
+  follow(held, decision);
 }
 
 // Nothing of a void push. Where gradients travel, into memory of its own: the worker's inbox may hold one
 // that waits for others.
 std::span<const float> HeldPieces::receive_gradient(Rank from, const Header& header, const Held& held) {
   if (header.is_void()) {
-    if (header.bytes != 0 || desk_.options.role == Role::mean) {
+    if (header.bytes != 0 || context_.options.role == Role::mean) {
       throw ProtocolError(fmt::format("worker {}: a push of nothing with {} bytes, or where means are made",
                                       to_int(from), header.bytes));
     }
     return {};
   }
-  if (net::PeerMemory* memory = desk_.transport.peer_memory()) {
+  if (net::PeerMemory* memory = context_.transport.peer_memory()) {
     return gradients_in(*memory, from, header, held.count);
   }
   arriving_.resize(held.count);
-  receive_payload(desk_.transport, from, header, std::as_writable_bytes(std::span(arriving_)),
+  receive_payload(context_.transport, from, header, std::as_writable_bytes(std::span(arriving_)),
                   {"receiving a gradient"});
   return arriving_;
 }
 
 // Versions are made without the gradients of void pushes, whatever lets them be made.
-void HeldPieces::leave_out_void(const Held& held, Ruling& ruling) {
-  std::erase_if(ruling.update_from,
+void HeldPieces::leave_out_void(const Held& held, Decision& decision) {
+  std::erase_if(decision.update_from,
                 [&](int other) { return held.gradients[static_cast<std::size_t>(other)].empty(); });
 }
 
-void HeldPieces::follow(Held& held, const Ruling& ruling) {
-  if (!ruling.update_from.empty()) update(held, ruling.update_from);
+void HeldPieces::follow(Held& held, const Decision& decision) {
+  if (!decision.update_from.empty()) update(held, decision.update_from);
   // Each server begins with another worker: together they keep all workers' links busy.
-  for (std::size_t i = 0; i < ruling.answers.size(); ++i) {
-    const Answer& a = ruling.answers[(i + static_cast<std::size_t>(desk_.self)) % ruling.answers.size()];
-    desk_.report.max_lead = std::max(desk_.report.max_lead, a.lead);
+  for (std::size_t i = 0; i < decision.answers.size(); ++i) {
+    const Answer& a =
+        decision.answers[(i + static_cast<std::size_t>(context_.self)) % decision.answers.size()];
+    context_.report.max_lead = std::max(context_.report.max_lead, a.lead);
     reply(held, a.worker, held.answering[static_cast<std::size_t>(a.worker)]);
   }
 }
 
 void HeldPieces::update(Held& held, const std::vector<int>& from) {
-  const ServerOptions& options = desk_.options;
+  const ServerOptions& options = context_.options;
   std::vector<std::span<const float>> gradients;
   for (const int w : from) gradients.push_back(held.gradients[static_cast<std::size_t>(w)]);
   std::optional<WriteLock> lock;
   if (!stable()) {
-    lock.emplace(*held.gate, desk_.transport.rank(), desk_.transport.board(), Deadline::in(options.timeout));
+    lock.emplace(*held.gate, context_.transport.rank(), context_.transport.board(),
+                 Deadline::in(options.timeout));
   } else {  // every worker has pushed again, so it has its answer; the outbox is about to notice
     while (held.unsent.load() > 0) {
-      desk_.outbox.check();
+      context_.outbox.check();
       std::this_thread::yield();
     }
   }
@@ -122,7 +124,7 @@ void HeldPieces::update(Held& held, const std::vector<int>& from) {
 
 // Whether a version is never made while somebody may still be reading the one before.
 bool HeldPieces::stable() const {
-  return desk_.options.policy.consistency == Consistency::sync && desk_.options.policy.backup == 0;
+  return context_.options.policy.consistency == Consistency::sync && context_.options.policy.backup == 0;
 }
 
 void HeldPieces::on_pull(Rank from, const Header& header) {
@@ -137,11 +139,11 @@ void HeldPieces::reply(Held& held, int worker, Answering answering) {
                       .slot = static_cast<std::uint32_t>(answering),
                       .version = held.ledger->version()};
   const auto send_it = [this, &held, worker, header] {
-    desk_.deliver(Rank{worker}, [&] { send_piece(held, worker, header); });
+    context_.deliver(Rank{worker}, [&] { send_piece(held, worker, header); });
   };
-  if (desk_.transport.peer_memory() != nullptr) return desk_.outbox.send_now(send_it);
+  if (context_.transport.peer_memory() != nullptr) return context_.outbox.send_now(send_it);
   held.unsent.fetch_add(1);
-  desk_.outbox.post(held.id, [&held, send_it] {
+  context_.outbox.post(held.id, [&held, send_it] {
     send_it();
     held.unsent.fetch_sub(1);
   });
@@ -150,19 +152,19 @@ void HeldPieces::reply(Held& held, int worker, Answering answering) {
 void HeldPieces::send_piece(Held& held, int worker, const Header& header) {
   const net::Activity doing{"sending parameters"};
   const std::size_t bytes = Answering{header.slot} == Answering::whole ? held.count * sizeof(float) : 0;
-  desk_.bytes_sent += bytes;
-  if (bytes == 0 || desk_.transport.peer_memory() != nullptr)
-    return send(desk_.transport, Rank{worker}, header, {}, doing);
+  context_.bytes_sent += bytes;
+  if (bytes == 0 || context_.transport.peer_memory() != nullptr)
+    return send(context_.transport, Rank{worker}, header, {}, doing);
   Header with_payload = header;
   with_payload.bytes = bytes;
   std::span<const float> values = held.values;
   if (!stable()) {  // a copy, so that a slow reader does not hold up the next update
-    const Rank self = desk_.transport.rank();
-    const ReadLock lock(*held.gate, self, self, Deadline::in(desk_.options.timeout));
+    const Rank self = context_.transport.rank();
+    const ReadLock lock(*held.gate, self, self, Deadline::in(context_.options.timeout));
     copy_.assign(values.begin(), values.end());
     values = copy_;
   }
-  send(desk_.transport, Rank{worker}, with_payload, std::as_bytes(values), doing);
+  send(context_.transport, Rank{worker}, with_payload, std::as_bytes(values), doing);
 }
 
 void HeldPieces::on_start(Rank from, const Header& header) {
@@ -171,13 +173,14 @@ void HeldPieces::on_start(Rank from, const Header& header) {
   if (header.slot > slots)
     throw ProtocolError(fmt::format("worker {} starts slot {} of {}", to_int(from), header.slot, slots));
   const std::span<float> into = header.slot == 0 ? held.values : std::span(held.state[header.slot - 1]);
-  receive_payload(desk_.transport, from, header, std::as_writable_bytes(into), {"receiving initial weights"});
-  held.ledger.emplace(desk_.options.policy, header.version);
+  receive_payload(context_.transport, from, header, std::as_writable_bytes(into),
+                  {"receiving initial weights"});
+  held.ledger.emplace(context_.options.policy, header.version);
 }
 
 void HeldPieces::on_state(Rank from, const Header& header) {
   const Held& held = find(from, header);
-  answer_state(desk_, from, header, held.state);
+  answer_state(context_, from, header, held.state);
 }
 
 void HeldPieces::on_leave(int worker) {
@@ -189,15 +192,15 @@ void HeldPieces::on_leave(int worker) {
 void HeldPieces::on_drop(int worker) {
   for (const auto& held : pieces_) {
     if (!held) continue;
-    Ruling ruling = held->ledger->on_drop(worker);
-    leave_out_void(*held, ruling);
-    follow(*held, ruling);
+    Decision decision = held->ledger->on_drop(worker);
+    leave_out_void(*held, decision);
+    follow(*held, decision);
   }
 }
 
 void HeldPieces::blame_awaited(std::chrono::milliseconds standing) const {
   for (const auto& held : pieces_) {
-    if (held) ps::blame_awaited(desk_, *held->ledger, fmt::format("piece {}", held->id), standing);
+    if (held) ps::blame_awaited(context_, *held->ledger, fmt::format("piece {}", held->id), standing);
   }
 }
 

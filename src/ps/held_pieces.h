@@ -5,14 +5,14 @@
 #include <memory>
 #include <vector>
 
-#include "ps/desk.h"
+#include "ps/server_context.h"
 
 namespace tutti::ps {
 
 class HeldPieces {
  public:
-  // The desk outlives it.
-  HeldPieces(Desk& desk, const Layout& layout);
+  // The context outlives it.
+  HeldPieces(ServerContext& context, const Layout& layout);
 
   // What workers ask for, by verb; each takes the rest of the message. Throws ProtocolError for what makes no
   // sense, PeerLost, Timeout.
@@ -43,14 +43,14 @@ class HeldPieces {
 
   Held& find(Rank from, const Header& header);
   std::span<const float> receive_gradient(Rank from, const Header& header, const Held& held);
-  static void leave_out_void(const Held& held, Ruling& ruling);
-  void follow(Held& held, const Ruling& ruling);
+  static void leave_out_void(const Held& held, Decision& decision);
+  void follow(Held& held, const Decision& decision);
   void update(Held& held, const std::vector<int>& from);
   void reply(Held& held, int worker, Answering answering);
   void send_piece(Held& held, int worker, const Header& header);
   bool stable() const;
 
-  Desk& desk_;
+  ServerContext& context_;
   std::vector<std::unique_ptr<Held>> pieces_;  // by id; empty for other servers'
   std::vector<float> scratch_;
   std::vector<float> arriving_;

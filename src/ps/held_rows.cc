@@ -8,17 +8,17 @@
 
 namespace tutti::ps {
 
-HeldRows::HeldRows(Desk& desk, const Layout& layout) : desk_(desk) {
-  const ServerOptions& options = desk.options;
+HeldRows::HeldRows(ServerContext& context, const Layout& layout) : context_(context) {
+  const ServerOptions& options = context.options;
   const auto& all = layout.parts;
   const auto workers = static_cast<std::size_t>(options.workers);
   const auto slots = static_cast<std::size_t>(optim::state_slots(options.optimizer));
   parts_.resize(all.size());
   for (std::uint32_t id = 0; id < all.size(); ++id) {
     const TablePart& p = all[id];
-    if (p.server != desk.self) continue;
+    if (p.server != context.self) continue;
     const std::size_t floats = p.rows * p.width;
-    const auto [gate, values] = place_gate(desk.room, p.memory_at, floats);
+    const auto [gate, values] = place_gate(context.room, p.memory_at, floats);
     parts_[id] = std::make_unique<Held>(Held{.id = id,
                                              .part = p,
                                              .gate = gate,
@@ -28,7 +28,7 @@ HeldRows::HeldRows(Desk& desk, const Layout& layout) : desk_(desk) {
                                              .merger = RowMerger(p.rows, p.width),
                                              .ledger = Ledger(options.policy)});
     for (std::size_t s = 0; s < slots; ++s) parts_[id]->state.push_back(zeros_in_large_pages(floats));
-    desk.report.parameter_bytes += floats * sizeof(float);
+    context.report.parameter_bytes += floats * sizeof(float);
   }
 }
 
@@ -36,7 +36,7 @@ HeldRows::Held& HeldRows::find(Rank from, const Header& header) {
   if (header.piece >= parts_.size() || !parts_[header.piece]) {
     throw ProtocolError(
         fmt::format("worker {} asked server {} for part {} of the tables, which it does not hold",
-                    to_int(from), desk_.self, header.piece));
+                    to_int(from), context_.self, header.piece));
   }
   return *parts_[header.piece];
 }
@@ -46,13 +46,13 @@ void HeldRows::on_push(Rank from, const Header& header) {
   const auto w = static_cast<std::size_t>(to_int(from));
   // All of it first, as for pieces.
   receive_rows(from, header, held, arriving_);
-  Ruling ruling = held.ledger.on_push(push_of(from, header));
-  const bool keep = ruling.gradient == Ruling::Gradient::keep;
+  Decision decision = held.ledger.on_push(push_of(from, header));
+  const bool keep = decision.gradient == Decision::Gradient::keep;
   if (keep) std::swap(held.inbox[w], arriving_);
-  leave_out_void(held, ruling);
-  if (keep) held.lr[w] = desk_.rate_of(header, ruling);
-  desk_.count(ruling);
-  follow(held, ruling);
+  leave_out_void(held, decision);
+  if (keep) held.lr[w] = context_.rate_of(header, decision);
+  context_.count(decision);
+  follow(held, decision);
 }
 
 // As many rows as the part has, at most: nobody makes us take more memory.
@@ -65,7 +65,7 @@ void HeldRows::receive_row_numbers(Rank from, const Header& header, const Held& 
         fmt::format("worker {}: {} rows of a part of {}", to_int(from), header.slot, part.rows));
   }
   rows.resize(header.slot);
-  if (!rows.empty()) net::receive(desk_.transport, from, std::as_writable_bytes(std::span(rows)), doing);
+  if (!rows.empty()) net::receive(context_.transport, from, std::as_writable_bytes(std::span(rows)), doing);
   for (std::uint32_t& row : rows) {
     if (row < part.first_place || row - part.first_place >= part.rows) {
       throw ProtocolError(fmt::format("worker {}: a row at place {}, which is not among the {} from {}",
@@ -82,34 +82,34 @@ void HeldRows::receive_rows(Rank from, const Header& header, const Held& held, I
   into.is_void = header.is_void();
   receive_row_numbers(from, header, held, into.rows);
   const std::size_t floats = into.rows.size() * held.part.width;
-  if (net::PeerMemory* memory = desk_.transport.peer_memory()) {
+  if (net::PeerMemory* memory = context_.transport.peer_memory()) {
     into.gradients = gradients_in(*memory, from, header, floats);
     return;
   }
   into.travelled.resize(floats);
-  receive_payload(desk_.transport, from, header, std::as_writable_bytes(std::span(into.travelled)),
+  receive_payload(context_.transport, from, header, std::as_writable_bytes(std::span(into.travelled)),
                   {"receiving rows"});
   into.gradients = into.travelled;
 }
 
 // Versions are made without the gradients of void pushes, whatever lets them be made.
-void HeldRows::leave_out_void(const Held& held, Ruling& ruling) {
-  std::erase_if(ruling.update_from,
+void HeldRows::leave_out_void(const Held& held, Decision& decision) {
+  std::erase_if(decision.update_from,
                 [&](int other) { return held.inbox[static_cast<std::size_t>(other)].is_void; });
 }
 
-void HeldRows::follow(Held& held, const Ruling& ruling) {
-  if (!ruling.update_from.empty()) update(held, ruling.update_from);
+void HeldRows::follow(Held& held, const Decision& decision) {
+  if (!decision.update_from.empty()) update(held, decision.update_from);
   held.gate->version = held.ledger.version();  // also where all pushes were void
   std::vector<float> nothing;
-  for (const Answer& a : ruling.answers) {
-    desk_.report.max_lead = std::max(desk_.report.max_lead, a.lead);
+  for (const Answer& a : decision.answers) {
+    context_.report.max_lead = std::max(context_.report.max_lead, a.lead);
     reply(a.worker, {.verb = Verb::counted, .piece = held.id, .version = held.ledger.version()}, nothing);
   }
 }
 
 void HeldRows::update(Held& held, const std::vector<int>& from) {
-  const ServerOptions& options = desk_.options;
+  const ServerOptions& options = context_.options;
   std::vector<RowGradients> gradients;
   for (const int w : from) {
     const Inbox& inbox = held.inbox[static_cast<std::size_t>(w)];
@@ -117,7 +117,7 @@ void HeldRows::update(Held& held, const std::vector<int>& from) {
   }
   const RowGradients mean = held.merger.mean(gradients);
   const std::vector<std::span<float>> state(held.state.begin(), held.state.end());
-  const WriteLock lock(*held.gate, desk_.transport.rank(), desk_.transport.board(),
+  const WriteLock lock(*held.gate, context_.transport.rank(), context_.transport.board(),
                        Deadline::in(options.timeout));
   optim::step_rows(options.optimizer, held.lr[static_cast<std::size_t>(from[0])], held.ledger.version(),
                    held.part.width, mean.rows, held.values, mean.values, state);
@@ -145,16 +145,16 @@ void HeldRows::reply(int worker, Header header, std::vector<float>& values) {
   constexpr auto kFirst = std::numeric_limits<std::uint32_t>::max();
   header.bytes = values.size() * sizeof(float);
   const auto send_values = [this, worker, header](std::span<const float> rows) {
-    desk_.bytes_sent += header.bytes;
-    desk_.deliver(Rank{worker}, [&] {
-      send(desk_.transport, Rank{worker}, header, std::as_bytes(rows), {"sending rows"});
+    context_.bytes_sent += header.bytes;
+    context_.deliver(Rank{worker}, [&] {
+      send(context_.transport, Rank{worker}, header, std::as_bytes(rows), {"sending rows"});
     });
   };
-  if (desk_.transport.peer_memory() != nullptr) {
-    return desk_.outbox.send_now([&] { send_values(values); });
+  if (context_.transport.peer_memory() != nullptr) {
+    return context_.outbox.send_now([&] { send_values(values); });
   }
   const auto own = std::make_shared<const std::vector<float>>(std::move(values));
-  desk_.outbox.post(kFirst, [send_values, own] { send_values(*own); });
+  context_.outbox.post(kFirst, [send_values, own] { send_values(*own); });
 }
 
 void HeldRows::on_start(Rank from, const Header& header) {
@@ -164,8 +164,8 @@ void HeldRows::on_start(Rank from, const Header& header) {
         fmt::format("worker {} starts slot {} of {}", to_int(from), header.slot, held.state.size()));
   }
   const std::span<float> into = header.slot == 0 ? held.values : std::span(held.state[header.slot - 1]);
-  receive_payload(desk_.transport, from, header, std::as_writable_bytes(into), {"receiving initial rows"});
-  held.ledger = Ledger(desk_.options.policy, header.version);
+  receive_payload(context_.transport, from, header, std::as_writable_bytes(into), {"receiving initial rows"});
+  held.ledger = Ledger(context_.options.policy, header.version);
   held.gate->version = header.version;
 }
 
@@ -176,7 +176,7 @@ std::uint64_t HeldRows::bytes_read() const {
 }
 
 void HeldRows::on_state(Rank from, const Header& header) {
-  answer_state(desk_, from, header, find(from, header).state);
+  answer_state(context_, from, header, find(from, header).state);
 }
 
 void HeldRows::on_leave(int worker) {
@@ -188,15 +188,15 @@ void HeldRows::on_leave(int worker) {
 void HeldRows::on_drop(int worker) {
   for (const auto& held : parts_) {
     if (!held) continue;
-    Ruling ruling = held->ledger.on_drop(worker);
-    leave_out_void(*held, ruling);
-    follow(*held, ruling);
+    Decision decision = held->ledger.on_drop(worker);
+    leave_out_void(*held, decision);
+    follow(*held, decision);
   }
 }
 
 void HeldRows::blame_awaited(std::chrono::milliseconds standing) const {
   for (const auto& held : parts_) {
-    if (held) ps::blame_awaited(desk_, held->ledger, fmt::format("rows of part {}", held->id), standing);
+    if (held) ps::blame_awaited(context_, held->ledger, fmt::format("rows of part {}", held->id), standing);
   }
 }
 

@@ -4,14 +4,14 @@
 #include <memory>
 #include <vector>
 
-#include "ps/desk.h"
+#include "ps/server_context.h"
 
 namespace tutti::ps {
 
 class HeldRows {
  public:
-  // The desk outlives it.
-  HeldRows(Desk& desk, const Layout& layout);
+  // The context outlives it.
+  HeldRows(ServerContext& context, const Layout& layout);
 
   // What workers ask for, by verb; each takes the rest of the message. Throws ProtocolError for what makes no
   // sense, PeerLost, Timeout.
@@ -51,13 +51,13 @@ class HeldRows {
   void receive_row_numbers(Rank from, const Header& header, const Held& held,
                            std::vector<std::uint32_t>& rows);
   void receive_rows(Rank from, const Header& header, const Held& held, Inbox& into);
-  static void leave_out_void(const Held& held, Ruling& ruling);
-  void follow(Held& held, const Ruling& ruling);
+  static void leave_out_void(const Held& held, Decision& decision);
+  void follow(Held& held, const Decision& decision);
   void update(Held& held, const std::vector<int>& from);
   // May take the values.
   void reply(int worker, Header header, std::vector<float>& values);
 
-  Desk& desk_;
+  ServerContext& context_;
   std::vector<std::unique_ptr<Held>> parts_;  // by id; empty for other servers'
   Inbox arriving_;
   std::vector<std::uint32_t> wanted_;  // rows that a worker pulls, as above

@@ -14,13 +14,13 @@ Ledger::Ledger(const Policy& policy, std::int64_t version)
               policy.staleness >= 0);
 }
 
-Ruling Ledger::on_push(const Push& push) {
+Decision Ledger::on_push(const Push& push) {
   Worker& w = workers_.at(static_cast<std::size_t>(push.worker));
-  Ruling ruling;
+  Decision decision;
   if (push.incarnation < w.incarnation ||
       (push.incarnation == w.incarnation && push.sequence <= w.sequence)) {
-    ruling.repeated = true;
-    return ruling;
+    decision.repeated = true;
+    return decision;
   }
   if (push.version > version_ || push.version < 0) {
     throw ProtocolError(fmt::format("worker {} pushed a gradient of version {}, the newest is {}",
@@ -29,22 +29,22 @@ Ruling Ledger::on_push(const Push& push) {
   w.incarnation = push.incarnation;
   w.sequence = push.sequence;
   w.waiting = true;
-  ruling.staleness = version_ - push.version;
+  decision.staleness = version_ - push.version;
   if (policy_.consistency != Consistency::sync) {
     ++w.pushes;
     ++version_;
-    ruling.gradient = Ruling::Gradient::keep;
-    ruling.update_from = {push.worker};
-    answer_eligible(ruling);
+    decision.gradient = Decision::Gradient::keep;
+    decision.update_from = {push.worker};
+    answer_eligible(decision);
   } else if (push.version < version_ || closed_) {  // its version was made without it, or none will be
     w.waiting = false;
-    ruling.answers.push_back({push.worker, 0});
+    decision.answers.push_back({push.worker, 0});
   } else {
-    ruling.gradient = Ruling::Gradient::keep;
+    decision.gradient = Decision::Gradient::keep;
     w.contributes = true;
-    close_round(ruling);
+    close_round(decision);
   }
-  return ruling;
+  return decision;
 }
 
 // Nobody waits for it any more, and what it has given counts no more.
@@ -55,26 +55,26 @@ void Ledger::forget(int worker) {
   w.contributes = false;
 }
 
-Ruling Ledger::on_leave(int worker) {
-  Ruling ruling;
+Decision Ledger::on_leave(int worker) {
+  Decision decision;
   forget(worker);
   if (policy_.consistency == Consistency::sync) {
     closed_ = true;
     for (Worker& other : workers_) other.contributes = false;
   }
-  answer_eligible(ruling);
-  return ruling;
+  answer_eligible(decision);
+  return decision;
 }
 
-Ruling Ledger::on_drop(int worker) {
-  Ruling ruling;
+Decision Ledger::on_drop(int worker) {
+  Decision decision;
   forget(worker);
   if (policy_.consistency == Consistency::sync) {
-    close_round(ruling);
+    close_round(decision);
   } else {
-    answer_eligible(ruling);
+    answer_eligible(decision);
   }
-  return ruling;
+  return decision;
 }
 
 std::int64_t Ledger::gradients_a_version() const {
@@ -83,15 +83,15 @@ std::int64_t Ledger::gradients_a_version() const {
 }
 
 // Makes the next version if enough gradients of this one are there.
-void Ledger::close_round(Ruling& ruling) {
+void Ledger::close_round(Decision& decision) {
   const auto there = std::ranges::count(workers_, true, &Worker::contributes);
   if (there == 0 || there < gradients_a_version()) return;
   ++version_;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     if (!std::exchange(workers_[i].contributes, false)) continue;
-    ruling.update_from.push_back(static_cast<int>(i));
+    decision.update_from.push_back(static_cast<int>(i));
     workers_[i].waiting = false;
-    ruling.answers.push_back({static_cast<int>(i), 0});
+    decision.answers.push_back({static_cast<int>(i), 0});
   }
 }
 
@@ -103,7 +103,7 @@ std::int64_t Ledger::slowest() const {
   return least;
 }
 
-void Ledger::answer_eligible(Ruling& ruling) {
+void Ledger::answer_eligible(Decision& decision) {
   const std::int64_t base = slowest();
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker& w = workers_[i];
@@ -111,7 +111,7 @@ void Ledger::answer_eligible(Ruling& ruling) {
     const std::int64_t lead = w.pushes - base;
     if (policy_.consistency == Consistency::ssp && lead > policy_.staleness) continue;
     w.waiting = false;
-    ruling.answers.push_back({static_cast<int>(i), lead});
+    decision.answers.push_back({static_cast<int>(i), lead});
   }
 }
 

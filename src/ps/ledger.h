@@ -41,7 +41,7 @@ struct Answer {
   std::int64_t lead = 0;  // pushes ahead of the slowest worker
 };
 
-struct Ruling {
+struct Decision {
   enum class Gradient { keep, drop };
   Gradient gradient = Gradient::drop;  // keep: it is, or will be, part of an update
   bool repeated = false;               // dropped because it had come before
@@ -55,14 +55,14 @@ class Ledger {
   explicit Ledger(const Policy& policy, std::int64_t version = 0);
 
   // Throws ProtocolError for a version that has not been made yet.
-  Ruling on_push(const Push& push);
+  Decision on_push(const Push& push);
   // This worker pushes no more, because the run is over for it; nobody waits for it from now on. In sync the
   // version is then the last one: what still comes is dropped.
-  Ruling on_leave(int worker);
+  Decision on_leave(int worker);
   // This worker has died. Nobody waits for it from now on, and a gradient of its that is not part of a
   // version yet never will be; the others go on. In sync a version is made from as many gradients as before,
   // or from all that are left.
-  Ruling on_drop(int worker);
+  Decision on_drop(int worker);
 
   std::int64_t version() const { return version_; }
   // A worker for which others have been waiting, if any.
@@ -80,8 +80,8 @@ class Ledger {
 
   void forget(int worker);
   std::int64_t gradients_a_version() const;
-  void close_round(Ruling& ruling);
-  void answer_eligible(Ruling& ruling);
+  void close_round(Decision& decision);
+  void answer_eligible(Decision& decision);
   std::int64_t slowest() const;
 
   Policy policy_;

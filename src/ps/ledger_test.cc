@@ -10,9 +10,9 @@
 namespace tutti::ps {
 namespace {
 
-using Gradient = Ruling::Gradient;
+using Gradient = Decision::Gradient;
 
-std::vector<int> answered(const Ruling& r) {
+std::vector<int> answered(const Decision& r) {
   std::vector<int> workers;
   for (const Answer& a : r.answers) workers.push_back(a.worker);
   return workers;
@@ -25,7 +25,7 @@ TEST(SyncLedger, NobodyGoesOnBeforeTheLastGradientOfTheStep) {
   EXPECT_TRUE(ledger.on_push({0, 0, 1, 0}).answers.empty());
   EXPECT_EQ(ledger.awaited(), 1);
   EXPECT_EQ(ledger.version(), 0);
-  const Ruling last = ledger.on_push({1, 0, 1, 0});
+  const Decision last = ledger.on_push({1, 0, 1, 0});
   EXPECT_EQ(last.update_from, (std::vector<int>{0, 1, 2}));  // in the order of ranks, not of arrival
   EXPECT_EQ(answered(last), (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(ledger.version(), 1);
@@ -54,7 +54,7 @@ TEST(SyncLedger, BackupWorkersLetTheFirstMakeTheStepAndDropTheLast) {
   Ledger ledger({.workers = 3, .backup = 1});
   ledger.on_push({0, 0, 1, 0});
   EXPECT_EQ(ledger.on_push({2, 0, 1, 0}).update_from, (std::vector<int>{0, 2}));
-  const Ruling late = ledger.on_push({1, 0, 1, 0});
+  const Decision late = ledger.on_push({1, 0, 1, 0});
   EXPECT_EQ(late.gradient, Gradient::drop);
   EXPECT_FALSE(late.repeated);
   EXPECT_EQ(answered(late), std::vector<int>{1});  // with the new version, to catch up
@@ -64,10 +64,10 @@ TEST(SyncLedger, BackupWorkersLetTheFirstMakeTheStepAndDropTheLast) {
 TEST(SyncLedger, FirstToLeaveEndsTheRunAndNobodyWaits) {
   Ledger ledger({.workers = 3, .backup = 1});
   ledger.on_push({0, 0, 1, 0});
-  const Ruling leaving = ledger.on_leave(1);
+  const Decision leaving = ledger.on_leave(1);
   EXPECT_EQ(answered(leaving), std::vector<int>{0});
   EXPECT_TRUE(leaving.update_from.empty());
-  const Ruling late = ledger.on_push({2, 0, 1, 0});
+  const Decision late = ledger.on_push({2, 0, 1, 0});
   EXPECT_EQ(late.gradient, Gradient::drop);
   EXPECT_EQ(answered(late), std::vector<int>{2});
   EXPECT_EQ(ledger.version(), 0);
@@ -139,7 +139,7 @@ TEST(DroppedWorker, IsNotWaitedForByBackupRoundsAndItsGradientDoesNotCount) {
   ledger.on_push({3, 0, 1, 0});
   EXPECT_TRUE(ledger.on_drop(3).update_from.empty()) << "three of the three that are left are needed";
   ledger.on_push({1, 0, 1, 0});
-  const Ruling last = ledger.on_push({2, 0, 1, 0});
+  const Decision last = ledger.on_push({2, 0, 1, 0});
   EXPECT_EQ(last.update_from, (std::vector<int>{0, 1, 2}));
   // The rounds after it go on, with fewer than the policy asks for once that many are gone.
   ledger.on_drop(2);
@@ -151,9 +151,9 @@ TEST(DroppedWorker, IsNotWaitedForByBackupRoundsAndItsGradientDoesNotCount) {
 TEST(DroppedWorker, MakesTheRoundThatOnlyItWasMissingFrom) {
   Ledger ledger({.workers = 2, .backup = 0});
   ledger.on_push({0, 0, 1, 0});
-  const Ruling ruling = ledger.on_drop(1);
-  EXPECT_EQ(ruling.update_from, std::vector<int>{0});
-  EXPECT_EQ(answered(ruling), std::vector<int>{0});
+  const Decision decision = ledger.on_drop(1);
+  EXPECT_EQ(decision.update_from, std::vector<int>{0});
+  EXPECT_EQ(answered(decision), std::vector<int>{0});
 }
 
 }  // namespace

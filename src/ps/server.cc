@@ -22,11 +22,11 @@ class Session {
  public:
   Session(net::Transport& transport, const ServerOptions& options)
       : transport_(transport),
-        desk_{.transport = transport,
-              .options = options,
-              .self = to_int(transport.rank()) - options.first_server,
-              .outbox = outbox_,
-              .report = report_} {
+        context_{.transport = transport,
+                 .options = options,
+                 .self = to_int(transport.rank()) - options.first_server,
+                 .outbox = outbox_,
+                 .report = report_} {
     for (int w = 0; w < options.workers; ++w) here_.insert(w);
   }
 
@@ -40,14 +40,14 @@ class Session {
     transport_.board().say(transport_.rank(), "joining the workers");
     greet();
     transport_.board().say(transport_.rank(), "serving");
-    net::Stall stall(transport_.board(), desk_.options.timeout);
+    net::Stall stall(transport_.board(), context_.options.timeout);
     while (!here_.empty()) {
       try {
         serve_one(stall);
       } catch (const PeerLost& e) {
-        if (!desk_.options.survives_workers || !here_.contains(to_int(e.fault.peer))) throw;
-        const std::scoped_lock lock(desk_.mutex);
-        desk_.lost.insert(e.fault.peer);
+        if (!context_.options.survives_workers || !here_.contains(to_int(e.fault.peer))) throw;
+        const std::scoped_lock lock(context_.mutex);
+        context_.lost.insert(e.fault.peer);
       }
       drop_lost();
     }
@@ -77,8 +77,8 @@ class Session {
     while (true) {
       std::set<Rank> lost;
       {
-        const std::scoped_lock lock(desk_.mutex);
-        lost.swap(desk_.lost);
+        const std::scoped_lock lock(context_.mutex);
+        lost.swap(context_.lost);
       }
       if (lost.empty()) return;
       for (const Rank w : lost) {
@@ -90,7 +90,7 @@ class Session {
     }
   }
 
-  std::uint64_t bytes_sent() const { return desk_.bytes_sent + rows_->bytes_read(); }
+  std::uint64_t bytes_sent() const { return context_.bytes_sent + rows_->bytes_read(); }
 
   std::vector<Rank> workers_here() const {
     std::vector<Rank> peers;
@@ -111,15 +111,15 @@ class Session {
       if (!theirs.is_object()) throw ProtocolError(fmt::format("worker {} did not describe its model", w));
       if (ours.is_null()) {
         const Contents contents = contents_in(theirs);
-        ours = describe(desk_.options, contents);
-        const Layout layout = lay_out(contents, desk_.options.servers);
-        desk_.room = make_room(layout.bytes[static_cast<std::size_t>(desk_.self)]);
-        pieces_.emplace(desk_, layout);
-        rows_.emplace(desk_, layout);
+        ours = describe(context_.options, contents);
+        const Layout layout = lay_out(contents, context_.options.servers);
+        context_.room = make_room(layout.bytes[static_cast<std::size_t>(context_.self)]);
+        pieces_.emplace(context_, layout);
+        rows_.emplace(context_, layout);
       }
       if (theirs != ours) {
         throw ConfigError(
-            fmt::format("worker {} does not fit server {}: {}", w, desk_.self, difference(ours, theirs)));
+            fmt::format("worker {} does not fit server {}: {}", w, context_.self, difference(ours, theirs)));
       }
     }
     for (const int w : here_) send(transport_, Rank{w}, {.verb = Verb::welcome}, {}, doing);
@@ -130,7 +130,8 @@ class Session {
     if (net::PeerMemory* memory = transport_.peer_memory()) {
       const auto room = memory->arena(transport_.rank());
       if (bytes > room.size())
-        throw RunError(fmt::format("server {}: {} bytes do not fit in {}", desk_.self, bytes, room.size()));
+        throw RunError(
+            fmt::format("server {}: {} bytes do not fit in {}", context_.self, bytes, room.size()));
       return room.first(bytes);
     }
     own_ = zeros_in_large_pages((bytes + alignof(Gate)) / sizeof(float));
@@ -178,7 +179,7 @@ class Session {
     so_far.bytes_sent = bytes_sent();
     const std::string text = nlohmann::json(so_far).dump();
     outbox_.send_now([&] {
-      desk_.deliver(from, [&] {
+      context_.deliver(from, [&] {
         send(transport_, from, {.verb = Verb::bye, .bytes = text.size()}, std::as_bytes(std::span(text)),
              {"saying goodbye"});
       });
@@ -190,7 +191,7 @@ class Session {
   bool somebody_ended_ = false;
   bool another_follows_ = false;
   ServerReport report_;
-  Desk desk_;
+  ServerContext context_;
   std::vector<float> own_;  // what is held, where memory is not shared
   std::optional<HeldPieces> pieces_;
   std::optional<HeldRows> rows_;

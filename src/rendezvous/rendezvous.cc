@@ -95,8 +95,8 @@ net::Endpoint Rendezvous::endpoint() const {
   return {e.address().to_string(), e.port()};
 }
 
-std::uint64_t Rendezvous::strangers() const {
-  return state_->acceptor.strangers() + state_->broken;
+std::uint64_t Rendezvous::rejected_connections() const {
+  return state_->acceptor.rejected_connections() + state_->broken;
 }
 
 std::vector<net::Endpoint> join(const net::Endpoint& rendezvous, const net::Secret& secret, Rank self,

@@ -29,7 +29,7 @@ class Rendezvous {
   void close();
 
   // Connections closed because they could not prove the secret or broke the rules after it.
-  std::uint64_t strangers() const;
+  std::uint64_t rejected_connections() const;
 
  private:
   struct State;

@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "train/chance.h"
 #include "train/open_data.h"
 #include "train/plan.h"
 #include "train/precision.h"
+#include "train/scoped_seed.h"
 
 namespace tutti::train {
 
@@ -58,11 +58,11 @@ torch::Tensor Passes::forward(const models::Phase& phase, const models::Batch& p
   const auto& config = setup_.config;
   const auto seed =
       mix_seed({config.seed, step, static_cast<std::uint64_t>(to_int(setup_.rank))}) + forwards_++;
-  std::optional<Chance> chance;
+  std::optional<ScopedSeed> seeded;
   if (config.sync_batchnorm) {
     torch::manual_seed(seed);  // workers wait for each other inside
   } else {
-    chance.emplace(seed);
+    seeded.emplace(seed);
   }
   const Autocast autocast(config.precision == "bf16");
   return phase.loss(part);

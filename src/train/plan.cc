@@ -140,8 +140,8 @@ exchange::Tuning tuning_of(const config::TrainConfig& c) {
 
 bool survives_workers(const config::TrainConfig& c) {
   // A server in a worker's process dies with it.
-  const bool apart = exchange::find_strategy(c.strategy).apart || c.backup_workers > 0;
-  return apart && !c.colocate && c.workers > 1;
+  const bool asynchronous = exchange::find_strategy(c.strategy).asynchronous || c.backup_workers > 0;
+  return asynchronous && !c.colocate && c.workers > 1;
 }
 
 Clock::duration timeout_of(const config::TrainConfig& c) {

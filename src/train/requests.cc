@@ -6,7 +6,7 @@ using net::Request;
 
 Requests::Due Requests::after_step(std::int64_t done) {
   Due due;
-  if (gait_ == Gait::apart) {
+  if (gait_ == Gait::asynchronous) {
     if (first() && board_.asked(Request::stop) > 0) board_.decide(Request::stop, done);
     due.stop = board_.decided(Request::stop).has_value();
     if (first() && board_.asked(Request::save) > saves_) {

@@ -15,9 +15,9 @@ namespace tutti::train {
 
 // How workers stand to each other between steps.
 enum class Gait {
-  together,    // a step is everybody's
-  in_periods,  // each on its own between meetings
-  apart        // each on its own
+  together,     // a step is everybody's
+  in_periods,   // each on its own between meetings
+  asynchronous  // each on its own
 };
 
 // One thread of each worker calls it. The board outlives it.

@@ -16,7 +16,7 @@ struct Workers {
 };
 
 TEST(Requests, NothingIsDueUnasked) {
-  for (const Gait gait : {Gait::together, Gait::in_periods, Gait::apart}) {
+  for (const Gait gait : {Gait::together, Gait::in_periods, Gait::asynchronous}) {
     Workers w(gait, 1);
     for (std::int64_t step = 0; step < 3; ++step) {
       EXPECT_FALSE(w.first.after_step(step).stop);
@@ -75,7 +75,7 @@ TEST(Requests, SecondSaveWaitsUntilEveryoneHasSeenTheFirst) {
 }
 
 TEST(Requests, WorkersApartStopWhereverTheyAreAndTheFirstThatIsLeftSaves) {
-  Workers w(Gait::apart, 1);
+  Workers w(Gait::asynchronous, 1);
   w.board.drop(Rank{0});
   w.board.ask(Request::save);
   EXPECT_TRUE(w.second.after_step(3).save);

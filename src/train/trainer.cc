@@ -9,7 +9,6 @@
 #include "models/batch_norm.h"
 #include "net/group.h"
 #include "observe/sampler.h"
-#include "train/chance.h"
 #include "train/drawings.h"
 #include "train/open_data.h"
 #include "train/operators.h"
@@ -21,6 +20,7 @@
 #include "train/requests.h"
 #include "train/routing.h"
 #include "train/saving.h"
+#include "train/scoped_seed.h"
 #include "train/skips.h"
 #include "train/summary.h"
 
@@ -65,7 +65,8 @@ class Trainer {
 
   nlohmann::json run() {
     // Where workers do not keep step, a fast one makes steps that a slow one does not.
-    const std::int64_t ahead = strategy_.apart ? (plan_.total_steps - setup_.first_step) * all_.world() : 0;
+    const std::int64_t ahead =
+        strategy_.asynchronous ? (plan_.total_steps - setup_.first_step) * all_.world() : 0;
     data::Loader loader(*training_, {.seed = config_.seed,
                                      .batch = static_cast<std::size_t>(plan_.batch),
                                      .workers = static_cast<std::size_t>(all_.world()),
@@ -95,7 +96,7 @@ class Trainer {
     const bool nothing_done = setup_.first_step == plan_.total_steps;
     if (!strategy_.drifts || (!stopped_ && !nothing_done)) exchange().finish(exchange::Afterwards::nothing);
     // Where workers are apart, one may have made its last step before another was told to stop. Now all know.
-    if (apart_) stopped_ = everyone_.board().decided(net::Request::stop).has_value();
+    if (asynchronous_) stopped_ = everyone_.board().decided(net::Request::stop).has_value();
     if (stopped_) {
       stop();
       return nullptr;
@@ -108,7 +109,7 @@ class Trainer {
  private:
   std::shared_ptr<models::Model> make_model() {
     auto model = [&] {
-      const Chance chance(config_.seed);
+      const ScopedSeed seeded(config_.seed);
       return info_.make(options_of(config_));
     }();
     if (config_.label_smoothing > 0) {
@@ -170,7 +171,7 @@ class Trainer {
 
   void start_from_the_same_weights() {
     say("taking over the first weights");
-    if (routing_.by_rows().empty() || strategy_.apart || config_.backup_workers > 0) {
+    if (routing_.by_rows().empty() || strategy_.asynchronous || config_.backup_workers > 0) {
       search_.reset();  // nothing to cut, or nobody to agree with
     } else if (search_) {
       tuning_.partitions = search_->first();
@@ -198,7 +199,7 @@ class Trainer {
           observe::Note{fmt::format("rank {}: the checkpoint has rank 0's replica alone; from here the run "
                                     "is another than it would have been",
                                     to_int(all_.rank()))});
-    } else if (apart_) {
+    } else if (asynchronous_) {
       emit(
           observe::Note{fmt::format("--strategy {}: workers do not keep step, so this run will not repeat "
                                     "the undisturbed one bit by bit",
@@ -282,7 +283,7 @@ class Trainer {
     if (loss && std::isfinite(*loss)) series_.loss.push_back(*loss);
     series_.samples += static_cast<std::int64_t>(batch.count);
     order_.update(std::as_bytes(batch.samples));
-    emit(observe::StepDone{.step = strategy_.apart ? exchange().steps_done() : index + 1,
+    emit(observe::StepDone{.step = strategy_.asynchronous ? exchange().steps_done() : index + 1,
                            .total_steps = plan_.total_steps,
                            .epoch = plan_.epoch_of(index) + 1,
                            .samples = static_cast<std::int64_t>(batch.global_count),
@@ -354,7 +355,7 @@ class Trainer {
   // Whether the target is reached: everyone says the same after the same step, or, where workers do not keep
   // step, when rank 0's word comes.
   bool end_here(bool evaluated) {
-    if (apart_) {
+    if (asynchronous_) {
       const auto& board = everyone_.board();
       if (first() && reached_after_) board.decide(net::Request::end, steps_seen_);
       over_ = board.decided(net::Request::end).has_value();
@@ -538,8 +539,9 @@ class Trainer {
   const models::ModelInfo info_;
   const bool channels_last_;
   const exchange::Strategy& strategy_;
-  const bool apart_ = strategy_.apart || config_.backup_workers > 0;  // workers do not keep step
-  const bool together_ = !apart_ && !strategy_.drifts;  // and all have the same parameters after each
+  const bool asynchronous_ =
+      strategy_.asynchronous || config_.backup_workers > 0;    // workers do not keep step
+  const bool together_ = !asynchronous_ && !strategy_.drifts;  // and all have the same parameters after each
   const Hold hold_ = together_ ? Hold::originals : Hold::copies;  // others may write where workers are apart
   std::unique_ptr<data::Samples> training_;
   std::unique_ptr<data::Samples> test_;
@@ -583,7 +585,7 @@ class Trainer {
   bool stopped_ = false;  // as it was asked to
   bool saved_early_ = false;
   Requests requests_{everyone_.board(), all_.rank(), all_.world(),
-                     apart_             ? Gait::apart
+                     asynchronous_      ? Gait::asynchronous
                      : strategy_.drifts ? Gait::in_periods
                                         : Gait::together,
                      strategy_.drifts ? config_.sync_every : 1};

@@ -1,4 +1,4 @@
-#include "base/past_cache.h"
+#include "base/nontemporal.h"
 
 #include <gtest/gtest.h>
 
@@ -18,10 +18,10 @@ TEST(PastCache, WritesExactlyWhatItIsGiven) {
     for (std::size_t count = 0; count <= 70; ++count) {
       const auto inside = [&](std::size_t i) { return i >= first && i < first + count; };
       std::vector<float> to(kRoom, -1);
-      copy_past_cache(std::span(to).subspan(first, count), std::span(from).subspan(first, count));
+      copy_nontemporal(std::span(to).subspan(first, count), std::span(from).subspan(first, count));
       for (std::size_t i = 0; i < kRoom; ++i)
         ASSERT_EQ(to[i], inside(i) ? from[i] : -1) << first << " " << count;
-      clear_past_cache(std::span(to).subspan(first, count));
+      clear_nontemporal(std::span(to).subspan(first, count));
       for (std::size_t i = 0; i < kRoom; ++i) ASSERT_EQ(to[i], inside(i) ? 0 : -1) << first << " " << count;
     }
   }

@@ -3,12 +3,12 @@
 
 #include "grad/buckets.h"
 
-namespace tutti::grad {
+namespace tutti::exchange {
 
 // One thread. The buckets outlive it.
 class BucketWalk {
  public:
-  explicit BucketWalk(const Buckets& buckets) : buckets_(buckets) {}
+  explicit BucketWalk(const grad::Buckets& buckets) : buckets_(buckets) {}
 
   // The first bucket behind this phase.
   std::size_t end_of(std::size_t phase) const {
@@ -31,8 +31,8 @@ class BucketWalk {
   }
 
  private:
-  const Buckets& buckets_;
+  const grad::Buckets& buckets_;
   std::size_t next_ = 0;
 };
 
-}  // namespace tutti::grad
+}  // namespace tutti::exchange

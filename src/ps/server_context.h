@@ -19,7 +19,7 @@
 namespace tutti::ps {
 
 // One server's. The serving thread uses it; `bytes_sent` also the outbox's.
-struct Desk {
+struct ServerContext {
   net::Transport& transport;
   const ServerOptions& options;
   int self = 0;                 // of the servers, which
@@ -42,17 +42,17 @@ struct Desk {
   }
 
   // Of a push.
-  void count(const Ruling& ruling) const {
-    const auto used = static_cast<std::int64_t>(ruling.update_from.size());
+  void count(const Decision& decision) const {
+    const auto used = static_cast<std::int64_t>(decision.update_from.size());
     report.applied += used;
-    if (used > 0) report.staleness[ruling.staleness] += used;
-    report.repeated += ruling.repeated ? 1 : 0;
-    report.dropped += ruling.gradient == Ruling::Gradient::drop && !ruling.repeated ? 1 : 0;
+    if (used > 0) report.staleness[decision.staleness] += used;
+    report.repeated += decision.repeated ? 1 : 0;
+    report.dropped += decision.gradient == Decision::Gradient::drop && !decision.repeated ? 1 : 0;
   }
 
-  double rate_of(const Header& header, const Ruling& ruling) const {
+  double rate_of(const Header& header, const Decision& decision) const {
     if (!options.damp_stale) return header.lr;
-    return header.lr / static_cast<double>(std::max<std::int64_t>(1, ruling.staleness));
+    return header.lr / static_cast<double>(std::max<std::int64_t>(1, decision.staleness));
   }
 };
 
@@ -79,17 +79,17 @@ inline std::span<const float> gradients_in(net::PeerMemory& memory, Rank worker,
 }
 
 // Hands out a slot of an optimizer's state, which `header` asks for.
-inline void answer_state(Desk& desk, Rank from, const Header& header,
+inline void answer_state(ServerContext& context, Rank from, const Header& header,
                          const std::vector<std::vector<float>>& state) {
   if (header.slot < 1 || header.slot > state.size()) {
     throw ProtocolError(
         fmt::format("worker {} asks for slot {} of {}", to_int(from), header.slot, state.size()));
   }
   const auto bytes = std::as_bytes(std::span(state[header.slot - 1]));
-  desk.bytes_sent += bytes.size();
-  desk.outbox.send_now([&] {
-    desk.deliver(from, [&] {
-      send(desk.transport, from,
+  context.bytes_sent += bytes.size();
+  context.outbox.send_now([&] {
+    context.deliver(from, [&] {
+      send(context.transport, from,
            {.verb = Verb::state, .piece = header.piece, .slot = header.slot, .bytes = bytes.size()}, bytes,
            {"sending optimizer state"});
     });
@@ -98,10 +98,10 @@ inline void answer_state(Desk& desk, Rank from, const Header& header,
 
 // The job stands still: throws Timeout that names the worker for whose push others wait, if they wait for
 // one; `what` is what it should have pushed.
-inline void blame_awaited(const Desk& desk, const Ledger& ledger, const std::string& what,
+inline void blame_awaited(const ServerContext& context, const Ledger& ledger, const std::string& what,
                           std::chrono::milliseconds standing) {
   if (ledger.awaited() < 0) return;
-  throw Timeout({desk.transport.rank(), Rank{ledger.awaited()},
+  throw Timeout({context.transport.rank(), Rank{ledger.awaited()},
                  fmt::format("push of {}, version {}", what, ledger.version()), standing});
 }
 

@@ -10,7 +10,7 @@
 namespace tutti {
 
 // `to` and `from` have the same size and do not overlap. Visible to other threads as plain stores are.
-void copy_past_cache(std::span<float> to, std::span<const float> from);
-void clear_past_cache(std::span<float> to);
+void copy_nontemporal(std::span<float> to, std::span<const float> from);
+void clear_nontemporal(std::span<float> to);
 
 }  // namespace tutti

@@ -8,9 +8,9 @@ namespace tutti::train {
 
 // While it lives, what its thread draws follows from the seed alone, also where ranks are threads of one
 // process: blocks until no other one lives. Who waits for other ranks meanwhile must not hold one.
-class Chance {
+class ScopedSeed {
  public:
-  explicit Chance(std::uint64_t seed);
+  explicit ScopedSeed(std::uint64_t seed);
 
  private:
   const std::lock_guard<std::mutex> alone_;

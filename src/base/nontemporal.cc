@@ -1,4 +1,4 @@
-#include "base/past_cache.h"
+#include "base/nontemporal.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -41,7 +41,7 @@ void stream(std::span<float> to, const Value& value, const Plain& plain) {
 
 }  // namespace
 
-void copy_past_cache(std::span<float> to, std::span<const float> from) {
+void copy_nontemporal(std::span<float> to, std::span<const float> from) {
   TUTTI_CHECK(to.size() == from.size());
   const auto plain = [&](std::size_t first, std::size_t count) {
     std::ranges::copy(from.subspan(first, count), to.begin() + static_cast<std::ptrdiff_t>(first));
@@ -54,7 +54,7 @@ void copy_past_cache(std::span<float> to, std::span<const float> from) {
 #endif
 }
 
-void clear_past_cache(std::span<float> to) {
+void clear_nontemporal(std::span<float> to) {
   const auto plain = [&](std::size_t first, std::size_t count) {
     std::ranges::fill(to.subspan(first, count), 0.0F);
   };

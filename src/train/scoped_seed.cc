@@ -1,4 +1,4 @@
-#include "train/chance.h"
+#include "train/scoped_seed.h"
 
 #include <torch/torch.h>
 
@@ -12,7 +12,7 @@ std::mutex& source() {
 
 }  // namespace
 
-Chance::Chance(std::uint64_t seed) : alone_(source()) {
+ScopedSeed::ScopedSeed(std::uint64_t seed) : alone_(source()) {
   torch::manual_seed(seed);
 }
 
