@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <limits>
 
 #include "base/error.h"
 #include "base/scratch_folder.h"
@@ -175,6 +177,48 @@ TEST(Checkpoint, MetaThatCouldNotBeReadAgainIsRefused) {
   EXPECT_THROW(save(run.path(), 1, {}, {}, deep), RunError);
   EXPECT_THROW(save(run.path(), 1, {}, {}, {{"name", "\xff"}}), RunError);
   EXPECT_EQ(names_under(run.path()), (std::vector<std::string>{"checkpoints"}));
+}
+
+TEST(Checkpoint, WhatDiffersOnAWorkerIsKeptAndVerified) {
+  const ScratchFolder run;
+  const SmallCheckpoint small;
+  const std::array<float, 2> own{3, 4};
+  const std::vector<TensorView> differs{{"fc.bias", DType::f32, {2}, std::as_bytes(std::span(own))}};
+  save_replica(run.path(), 6, 1, differs);
+  EXPECT_TRUE(list(run.path()).empty()) << "a worker's part is no checkpoint";
+  const auto folder = save(run.path(), 6, small.model(), small.optimizer(), nullptr, std::array{1});
+  EXPECT_FALSE(fs::exists(replica_path(run.path(), 6, 1).parent_path()));
+  EXPECT_EQ(names_under(folder),
+            (std::vector<std::string>{"manifest.json", "model.safetensors", "optimizer.safetensors",
+                                      "replica-1.safetensors"}));
+  EXPECT_FALSE(load_replica(folder, 0));
+  const auto replica = load_replica(folder, 1);
+  ASSERT_TRUE(replica);
+  EXPECT_EQ(parameters_digest(replica->tensors()), parameters_digest(differs));
+  EXPECT_NO_THROW(load(folder));
+
+  const auto path = folder / "replica-1.safetensors";
+  fs::resize_file(path, fs::file_size(path) - 1);
+  EXPECT_THROW(load_replica(folder, 1), DataError);
+  EXPECT_THROW(load(folder), DataError);
+}
+
+TEST(Checkpoint, ShowLinesUpItsNumbers) {
+  const std::array<float, 3> plain{-30, 40, 0};
+  const std::array<float, 300> missing = [] {
+    std::array<float, 300> all{};
+    all.fill(std::numeric_limits<float>::quiet_NaN());
+    all[0] = 3;
+    all[1] = 4;
+    return all;
+  }();
+  const std::vector<TensorView> tensors{{"plain", DType::f32, {3}, std::as_bytes(std::span(plain))},
+                                        {"missing", DType::f32, {30, 10}, std::as_bytes(std::span(missing))}};
+  EXPECT_EQ(show(tensors),
+            "tensor   type     shape     elements  bytes  min  max   mean  L2  NaN\n"
+            "plain    float32  [3]              3     12  -30   40  3.333  50    0\n"
+            "missing  float32  [30, 10]       300   1200    3    4    3.5   5  298\n"
+            "2 tensors, 303 elements, 1.2 KiB\n");
 }
 
 TEST(Checkpoint, ShowTellsTensorsAndDigest) {

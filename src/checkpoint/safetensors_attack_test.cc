@@ -114,6 +114,8 @@ TEST(SafetensorsAttack, EntriesOfAnotherKind) {
   expect_refused(R"({"a":{"dtype":7,"shape":[0],"data_offsets":[0,0]}})", 0, "dtype is none of");
   expect_refused("{" + entry("a", "[0]", "[0]") + "}", 0, "no two whole numbers");
   expect_refused("{" + entry("a", "[0]", "[0,-1]") + "}", 0, "no two whole numbers");
+  expect_refused("{" + entry("a", "[0]", "[-1,0]") + "}", 0, "no two whole numbers");
+  expect_refused("{" + entry("a", "[0]", "[\"0\",0]") + "}", 0, "no two whole numbers");
   expect_refused("{" + entry("a", "[0]", "[0,0,0]") + "}", 0, "no two whole numbers");
   expect_refused("{" + entry("a", "[0]", "{\"0\":0,\"1\":0}") + "}", 0, "no two whole numbers");
   expect_refused("{" + entry("a", "[0]", "7") + "}", 0, "no two whole numbers");

@@ -76,6 +76,14 @@ TEST(Safetensors, WriterRefusesNamesAHeaderCannotHold) {
   EXPECT_THROW(to_safetensors(std::array{twice, twice}), RunError);
 }
 
+TEST(Safetensors, WriterRefusesBytesThatDoNotFitTheirShape) {
+  const std::array<float, 3> numbers{1, 2, 3};
+  const auto bytes = std::as_bytes(std::span(numbers));
+  EXPECT_NO_THROW(to_safetensors(std::array{TensorView{"a", DType::f32, {3}, bytes}}));
+  EXPECT_ANY_THROW(to_safetensors(std::array{TensorView{"a", DType::f32, {4}, bytes}}));
+  EXPECT_ANY_THROW(to_safetensors(std::array{TensorView{"a", DType::f64, {3}, bytes}}));
+}
+
 TEST(ParametersDigest, IsOverTheDocumentedLayoutInNameOrder) {
   const std::array<float, 2> ab{1, 2};
   const auto bytes = std::as_bytes(std::span(ab));

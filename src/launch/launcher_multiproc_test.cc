@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <map>
 #include <thread>
@@ -85,6 +86,17 @@ TEST_P(Launcher, ReasonCountsEvenIfTheRankNeverGetsToExit) {
   EXPECT_EQ(o.exit_code, 2);
   EXPECT_EQ(o.line, "rank 0 failed: labels.idx: offset 8: label 12 is not below 10");
   expect_all_gone(seen);
+}
+
+TEST_P(Launcher, EveryJobHasASecretOfItsOwnThatAllItsRanksKnow) {
+  std::array<Seen, 2> jobs;
+  for (Seen& seen : jobs) {
+    const Outcome o = run(job(GetParam(), 2, {{"mode", "secret"}}), listen_to(seen));
+    ASSERT_EQ(o.exit_code, 0) << o.line;
+    EXPECT_EQ(seen.out[0], seen.out[1]);
+    EXPECT_GT(seen.out[0].size(), 64U);
+  }
+  EXPECT_NE(jobs[0].out[0], jobs[1].out[0]);
 }
 
 TEST_P(Launcher, KilledRankEndsTheJobAndIsNamedWithTheOperation) {

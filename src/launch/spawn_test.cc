@@ -1,10 +1,16 @@
 #include "launch/spawn.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+
+#include "base/error.h"
 
 namespace tutti::launch {
 namespace {
@@ -34,6 +40,33 @@ TEST(Spawn, ChangesOfTheEnvironmentReplaceWhatHasTheirNameAndNothingElse) {
 
 TEST(Spawn, ArgumentsArriveAsTheyAre) {
   EXPECT_EQ(output_of(spawn("/usr/bin/printf", {"%s|", "a b", "", "$HOME"}, {})), "\na b||$HOME|");
+}
+
+TEST(Spawn, WhatWeBlockIsNotBlockedInTheChild) {
+  sigset_t blocked;
+  sigset_t before;
+  ::sigemptyset(&blocked);
+  for (const int s : {SIGTERM, SIGINT, SIGUSR1}) ::sigaddset(&blocked, s);
+  ASSERT_EQ(::pthread_sigmask(SIG_BLOCK, &blocked, &before), 0);
+  const auto seen = output_of(spawn("/bin/grep", {"SigBlk", "/proc/self/status"}, {}));
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  EXPECT_EQ(seen, "\nSigBlk:\t0000000000000000\n");
+}
+
+// Descriptors for the two pipes, and none to watch the child with.
+TEST(Spawn, ChildThatCannotBeWatchedIsEndedAndCollected) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int free = ::dup(STDOUT_FILENO);
+  ::close(free);
+  for (int fd = free; fd < free + 5; ++fd)
+    ASSERT_EQ(::fcntl(fd, F_GETFD), -1) << "a gap among our descriptors";
+  const rlimit few{.rlim_cur = static_cast<rlim_t>(free) + 4, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  EXPECT_THROW(spawn("/bin/sleep", {"1000"}, {}), RunError);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
+  EXPECT_EQ(errno, ECHILD);
 }
 
 }  // namespace

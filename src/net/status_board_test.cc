@@ -1,6 +1,8 @@
 #include "net/status_board.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <thread>
@@ -88,6 +90,33 @@ TEST(StatusBoard, WhoLeavesWithoutComingIsLostAndWhoComesFirstIsNot) {
   EXPECT_EQ(board.meet(Rank{0}, 2, 1, seconds(60), "first").size(), 2U);
   other.join();
   EXPECT_THROW(board.meet(Rank{0}, 2, 2, seconds(60), "second"), PeerLost);
+}
+
+TEST(StatusBoard, RankZeroThatLeavesWithoutComingIsLostToo) {
+  const auto board = StatusBoard::create(2);
+  board.leave(Rank{0});
+  try {
+    board.meet(Rank{1}, 2, 1, seconds(60), "the end");
+    ADD_FAILURE() << "rank 0 never came";
+  } catch (const PeerLost& e) {
+    EXPECT_EQ(e.fault.peer, Rank{0});
+  }
+}
+
+// Killed at some moment of a loop that does nothing but write: nearly always within a word.
+TEST(StatusBoard, WordsOfARankThatWasKilledOverThemCanBeRead) {
+  const auto board = StatusBoard::create(1);
+  for (int i = 0; i < 8; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      while (true)
+        board.say(Rank{0}, std::string_view("xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"));
+    }
+    while (board.progress(Rank{0}) == 0) std::this_thread::yield();
+    ASSERT_EQ(::kill(child, SIGKILL), 0);
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    EXPECT_TRUE(board.doing(Rank{0}).starts_with("x"));
+  }
 }
 
 TEST(StatusBoard, MeetingNamesWhoDoesNotComeOnceNobodyGetsOn) {

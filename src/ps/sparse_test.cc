@@ -1,6 +1,7 @@
 // Rows of embedding tables through servers, over every medium, against a plain reference.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <barrier>
 #include <cmath>
 #include <map>
@@ -272,6 +273,36 @@ TEST(SharedRows, GradientsOutsideTheWorkersMemoryAreRefused) {
     return Header{.verb = Verb::push_rows, .slot = 1, .memory_at = end - (kWidth - 1) * sizeof(float)};
   };
   expect_refused(net::Medium::memory, half_outside, 0);
+}
+
+// Two rows are asked for, and a server of no good sends this many.
+void expect_answer_refused(std::uint32_t rows) {
+  const ServerOptions o{.workers = 1, .first_server = 1, .servers = 1, .policy = {.workers = 1}};
+  net::run_as_threads(net::Medium::sockets, 2, kPatience, [&](net::Transport& t) {
+    const net::Activity doing{"a server of a test"};
+    if (t.rank() == Rank{1}) {
+      receive_text(t, Rank{0}, receive_header(t, Rank{0}, doing), doing);
+      send(t, Rank{0}, {.verb = Verb::welcome}, {}, doing);
+      const Header wish = receive_header(t, Rank{0}, doing);
+      ASSERT_EQ(wish.slot, 2U);
+      std::array<std::uint32_t, 2> wanted{};
+      net::receive(t, Rank{0}, std::as_writable_bytes(std::span(wanted)), doing);
+      const std::vector<float> values(rows * kWidth);
+      send(t, Rank{0}, {.verb = Verb::rows, .slot = rows, .bytes = values.size() * sizeof(float)},
+           std::as_bytes(std::span(values)), doing);
+      return;
+    }
+    std::vector<float> table(kRows * kWidth);
+    const Room room(t);
+    Client client(t, o, {.tables = {{"words", kRows, kWidth}}}, {}, {{table, room.all.subspan(16)}});
+    client.pull_rows(0, std::array<std::uint32_t, 2>{3, 8});
+    EXPECT_THROW(client.wait_rows(), ProtocolError);
+  });
+}
+
+TEST(SparseClient, AnswerWithMoreOrFewerRowsThanWereAskedForIsRefused) {
+  expect_answer_refused(3);
+  expect_answer_refused(1);
 }
 
 TEST_P(SparseServers, TimeOfPiecesAndOfRowsUnderWayIsCounted) {

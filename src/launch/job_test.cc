@@ -1,0 +1,140 @@
+#include "launch/job.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "net/segment.h"
+
+namespace tutti::launch {
+namespace {
+
+// Nothing in it is what a WorkerJob begins with.
+WorkerJob unusual() {
+  WorkerJob job;
+  job.rank = Rank{5};
+  job.world = 7;
+  job.task = "a task";
+  job.payload = {{"text", "\"quoted\"\n"}, {"numbers", {1, 2.5}}};
+  for (std::size_t i = 0; i < job.secret.size(); ++i) job.secret[i] = static_cast<std::byte>(251 - i);
+  job.transport = "tcp";
+  job.segment_fd = 11;
+  job.local_segment_fd = 12;
+  job.rendezvous = {"10.1.2.3", 4567};
+  job.address = "10.1.2.4";
+  job.board_fd = 13;
+  job.report_fd = 14;
+  job.timeout = std::chrono::milliseconds(1234);
+  job.survives_workers = true;
+  job.shows_life = false;
+  job.own_core = true;
+  return job;
+}
+
+TEST(Job, DescriptionArrivesWholeAndItsDescriptorIsClosed) {
+  const WorkerJob sent = unusual();
+  const int fd = write_job(sent).release();
+  const WorkerJob got = read_job(fd);
+  EXPECT_EQ(got.rank, sent.rank);
+  EXPECT_EQ(got.world, sent.world);
+  EXPECT_EQ(got.task, sent.task);
+  EXPECT_EQ(got.payload, sent.payload);
+  EXPECT_EQ(got.secret, sent.secret);
+  EXPECT_EQ(got.transport, sent.transport);
+  EXPECT_EQ(got.segment_fd, sent.segment_fd);
+  EXPECT_EQ(got.local_segment_fd, sent.local_segment_fd);
+  EXPECT_EQ(got.rendezvous.host, sent.rendezvous.host);
+  EXPECT_EQ(got.rendezvous.port, sent.rendezvous.port);
+  EXPECT_EQ(got.address, sent.address);
+  EXPECT_EQ(got.board_fd, sent.board_fd);
+  EXPECT_EQ(got.report_fd, sent.report_fd);
+  EXPECT_EQ(got.timeout, sent.timeout);
+  EXPECT_EQ(got.survives_workers, sent.survives_workers);
+  EXPECT_EQ(got.shows_life, sent.shows_life);
+  EXPECT_EQ(got.own_core, sent.own_core);
+  EXPECT_EQ(::fcntl(fd, F_GETFD), -1);
+}
+
+TEST(Job, DescriptorOfSomethingElseIsRefusedByItsNumber) {
+  EXPECT_THROW(read_job(STDIN_FILENO), ConfigError);
+  EXPECT_EQ(::fcntl(STDIN_FILENO, F_GETFD), 0) << "and left open";
+  EXPECT_THROW(read_job(1000), ConfigError);
+  const int empty = make_memory_file("empty", 0).release();
+  EXPECT_THROW(read_job(empty), ConfigError);
+  UniqueFd text = make_memory_file("text", 0);
+  ASSERT_EQ(::write(text.get(), "{\"rank\": 0}", 11), 11);
+  const int number = text.release();
+  try {
+    read_job(number);
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("descriptor " + std::to_string(number)), std::string::npos)
+        << e.what();
+  }
+}
+
+TEST(Job, WhoJoinsSaysSoAndTakesItsOwnSeat) {
+  const auto board = net::StatusBoard::create(2);
+  const auto segment = net::Segment::create(2);
+  const auto beside = net::Segment::create(2);
+  const auto job_of = [&](int rank) {
+    WorkerJob job = unusual();
+    job.rank = Rank{rank};
+    job.world = 2;
+    job.transport = "shm";
+    job.segment_fd = segment.fd();
+    job.local_segment_fd = beside.fd();
+    job.board_fd = board.fd();
+    job.timeout = std::chrono::seconds(60);
+    return job;
+  };
+  const auto join = [&](int rank) {
+    observe::JsonlSink report(UniqueFd(::open("/dev/null", O_WRONLY | O_CLOEXEC)), "report");
+    const auto transport = connect(job_of(rank), report);
+    EXPECT_EQ(transport->rank(), Rank{rank});
+    EXPECT_EQ(transport->world(), 2);
+    const auto neighbours = connect_neighbours(job_of(rank));
+    ASSERT_NE(neighbours, nullptr);
+    EXPECT_EQ(neighbours->rank(), Rank{rank});
+  };
+  std::thread other([&] { join(0); });
+  join(1);
+  other.join();
+  for (const int r : {0, 1}) EXPECT_EQ(board.doing(Rank{r}), "joining the job");
+}
+
+TEST(Job, WhatAJobDoesNotHaveIsNotOpened) {
+  const auto board = net::StatusBoard::create(2);
+  WorkerJob job = unusual();
+  job.board_fd = board.fd();
+  job.local_segment_fd = -1;
+  EXPECT_EQ(connect_neighbours(job), nullptr);
+  EXPECT_ANY_THROW(open_board(job)) << "a board for 2 in a job of 7";
+}
+
+TEST(Job, FailuresArriveAsTheyWere) {
+  const PeerFault fault{Rank{3}, Rank{1}, "all-reduce, bucket 2", std::chrono::milliseconds(4321)};
+  const auto sent_over = [](const std::exception& e) { return failure_from_json(to_json(failure_of(e))); };
+  const auto lost = sent_over(PeerLost(fault));
+  EXPECT_EQ(lost.kind, Failure::Kind::peer_lost);
+  ASSERT_TRUE(lost.fault);
+  EXPECT_EQ(lost.fault->rank, fault.rank);
+  EXPECT_EQ(lost.fault->peer, fault.peer);
+  EXPECT_EQ(lost.fault->operation, fault.operation);
+  EXPECT_EQ(lost.fault->waited, fault.waited);
+  EXPECT_EQ(sent_over(Timeout(fault)).kind, Failure::Kind::timeout);
+  const auto usage = sent_over(ConfigError("no such thing"));
+  EXPECT_EQ(usage.kind, Failure::Kind::usage);
+  EXPECT_EQ(usage.what, "no such thing");
+  EXPECT_FALSE(usage.fault);
+  EXPECT_EQ(exit_code_of(usage), 2);
+  const auto run = sent_over(RunError("first line\nframe #0"));
+  EXPECT_EQ(run.what, "first line");
+  EXPECT_EQ(run.kind, Failure::Kind::run);
+  EXPECT_EQ(exit_code_of(run), 1);
+}
+
+}  // namespace
+}  // namespace tutti::launch
