@@ -285,6 +285,13 @@ TEST_P(Launcher, OutputThatSomebodyElseHoldsOpenIsNotWaitedForWithoutEnd) {
 INSTANTIATE_TEST_SUITE_P(Transports, Launcher, ::testing::Values("shm", "tcp"),
                          [](const auto& p) { return std::string(p.param); });
 
+TEST(LauncherOnce, WhoGuessesTheSecretIsCounted) {
+  Seen seen;
+  const Outcome o = run(job("tcp", 2, {{"mode", "guess"}, {"rank", 1}}), listen_to(seen));
+  EXPECT_EQ(o.exit_code, 0) << o.line;
+  EXPECT_EQ(o.rejected_connections, 1U);
+}
+
 TEST(LauncherOnce, SecretIsInNeitherArgumentsNorEnvironment) {
   Seen seen;
   std::string environment;
