@@ -12,5 +12,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto reread = checkpoint::parse_safetensors(again, "again");
     TUTTI_CHECK(checkpoint::parameters_digest(reread.tensors) ==
                 checkpoint::parameters_digest(content.tensors));
+    const checkpoint::SafetensorsFile stored(fuzz::File(file).path());
+    for (const auto& tensor : content.tensors) {
+      TUTTI_CHECK(stored.at(tensor.name).shape == tensor.shape, "found again by its name");
+    }
+    fuzz::try_to([&] { (void)stored.at("no such tensor"); });
   });
 }

@@ -1,4 +1,5 @@
-// Text files of records and of words: the first byte says whose, the rest is the file.
+// Text files of records and of words: the first byte says whose and, beyond 6, read in which other way; the
+// rest is the file.
 #include "base/fuzz_input.h"
 #include "data/criteo.h"
 #include "data/csv.h"
@@ -15,6 +16,8 @@ void read_all(const tutti::data::Format& format, const std::string& path, bool w
   sources[Part::training] = {path};
   if (with_test_file) sources[Part::test] = {path};
   const auto fields = format.native_fields(sources);
+  TUTTI_CHECK(format.can_give(fields), "a format gives what it has");
+  if (const auto* names = dynamic_cast<const tutti::data::Names*>(&format)) (void)names->names(sources);
   const auto prepared = format.prepare(sources, fields, {});
   for (const Part part : tutti::data::kParts) {
     const auto samples = format.open(prepared.files[part], fields);
@@ -22,6 +25,17 @@ void read_all(const tutti::data::Format& format, const std::string& path, bool w
     for (const auto& f : samples->fields()) memory.emplace_back(f.bytes());
     std::vector<std::span<std::byte>> into(memory.begin(), memory.end());
     for (std::uint32_t i = 0; i < samples->size(); ++i) samples->decode(std::vector{i}, into);
+  }
+}
+
+// A vocabulary of a few words has the unknown one among them.
+void cut_words(std::span<const std::byte> text) {
+  using namespace tutti;
+  auto words = data::Vocabulary::of({reinterpret_cast<const char*>(text.data()), text.size()});
+  for (const std::size_t most : {words.size(), std::size_t{3}, std::size_t{1}}) {
+    if (most > words.size()) continue;
+    words.cut(most);
+    TUTTI_CHECK(words.size() == most && words.number("no such word") < most);
   }
 }
 
@@ -38,7 +52,9 @@ int read_arrays(std::span<const std::byte> bytes) {
     data::PartFiles sources;
     sources[data::Part::training] = {x.path(), y.path()};
     const data::NpyFormat format(0.5);
-    format.prepare(sources, format.native_fields(sources), {});
+    const auto fields = format.native_fields(sources);
+    TUTTI_CHECK(format.can_give(fields), "a format gives what it has");
+    format.prepare(sources, fields, {});
   });
 }
 
@@ -49,6 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   if (data[0] % 7 == 5) return read_arrays(fuzz::bytes_of(data + 1, size - 1));
   const fuzz::File file(fuzz::bytes_of(data + 1, size - 1));
+  const bool otherwise = data[0] > 6;
   return fuzz::try_to([&] {
     switch (data[0] % 7) {
       case 0:
@@ -58,11 +75,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       case 2:
         return read_all(data::SdssFormat(), file.path());
       case 3:
-        return read_all(data::TextFormat(data::TextFormat::Parts::files), file.path());
+        cut_words(fuzz::bytes_of(data + 1, size - 1));
+        return otherwise ? read_all(data::TextFormat(data::TextFormat::Parts::lines), file.path(), false)
+                         : read_all(data::TextFormat(data::TextFormat::Parts::files), file.path());
       case 4:
         return read_all(data::CsvFormat({}, 0.5), file.path());
       default:
-        return read_all(data::CsvFormat({}, 0.5), file.path(), /*with_test_file=*/false);
+        return read_all(
+            data::CsvFormat(
+                otherwise ? data::CsvColumns{.label = "b", .features = {"a", "c"}} : data::CsvColumns{}, 0.5),
+            file.path(), /*with_test_file=*/false);
     }
   });
 }

@@ -13,6 +13,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return fuzz::try_to([&] {
     for (int message = 0; message < 4; ++message) {
       const std::size_t length = data[message];
+      const Rank peers[] = {Rank{1}};
+      t.wait_for_any(peers, std::chrono::milliseconds(0), {"listening"});
+      send(t, Rank{1}, bytes.first(std::min(bytes.size(), length)), {"answering"});
       if (message % 2 == 0) {
         t.read(length);
         continue;

@@ -25,5 +25,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Response response;
   take(response);
   TUTTI_CHECK(!challenge || !accept(secret, hello, *challenge, response), "nobody guesses a proof");
+  // A true handshake on which the rest of the input is laid: accepted only where it changes nothing.
+  const Hello mine = make_hello(Rank{1}, Rank{0});
+  auto true_challenge = answer(secret, mine, Rank{0});
+  TUTTI_CHECK(true_challenge, "our own hello");
+  Challenge laid_on{};
+  std::memset(&laid_on, 0, sizeof laid_on);
+  take(laid_on);
+  auto* bytes = reinterpret_cast<std::uint8_t*>(&*true_challenge);
+  bool changed = false;
+  for (std::size_t i = 0; i < sizeof laid_on; ++i) {
+    const auto mask = reinterpret_cast<const std::uint8_t*>(&laid_on)[i];
+    bytes[i] ^= mask;
+    changed = changed || mask != 0;
+  }
+  const auto reply = respond(secret, mine, *true_challenge);
+  TUTTI_CHECK(reply.has_value() == !changed, "a challenge counts as it was made");
+  TUTTI_CHECK(!reply || accept(secret, mine, *true_challenge, *reply), "who knows the secret is let in");
   return 0;
 }
