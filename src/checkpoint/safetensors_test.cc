@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "base/scratch_folder.h"
@@ -80,8 +81,8 @@ TEST(Safetensors, WriterRefusesBytesThatDoNotFitTheirShape) {
   const std::array<float, 3> numbers{1, 2, 3};
   const auto bytes = std::as_bytes(std::span(numbers));
   EXPECT_NO_THROW(to_safetensors(std::array{TensorView{"a", DType::f32, {3}, bytes}}));
-  EXPECT_ANY_THROW(to_safetensors(std::array{TensorView{"a", DType::f32, {4}, bytes}}));
-  EXPECT_ANY_THROW(to_safetensors(std::array{TensorView{"a", DType::f64, {3}, bytes}}));
+  EXPECT_THROW(to_safetensors(std::array{TensorView{"a", DType::f32, {4}, bytes}}), std::logic_error);
+  EXPECT_THROW(to_safetensors(std::array{TensorView{"a", DType::f64, {3}, bytes}}), std::logic_error);
 }
 
 TEST(ParametersDigest, IsOverTheDocumentedLayoutInNameOrder) {

@@ -36,6 +36,7 @@ struct WorkerJob {
   bool survives_workers = false;  // as in JobSpec
   bool shows_life = true;         // likewise
   bool own_core = false;          // nobody else needs the core that waits: a short spin beats a sleep
+  bool operator==(const WorkerJob&) const = default;
 };
 
 // What tells a program of others, in its environment, which descriptor holds the description.

@@ -11,6 +11,7 @@ namespace tutti::net {
 struct Endpoint {
   std::string host;  // an address in digits
   std::uint16_t port = 0;
+  bool operator==(const Endpoint&) const = default;
 };
 
 // A connected, authenticated socket, non-blocking and without delay. Retries while nobody listens yet or

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -105,12 +106,12 @@ TEST(StatusBoard, RankZeroThatLeavesWithoutComingIsLostToo) {
 
 // Killed at some moment of a loop that does nothing but write: nearly always within a word.
 TEST(StatusBoard, WordsOfARankThatWasKilledOverThemCanBeRead) {
-  const auto board = StatusBoard::create(1);
   for (int i = 0; i < 8; ++i) {
+    const auto board = StatusBoard::create(1);
     const pid_t child = ::fork();
     if (child == 0) {
-      while (true)
-        board.say(Rank{0}, std::string_view("xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"));
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      while (true) board.say(Rank{0}, std::string_view("xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"));
     }
     while (board.progress(Rank{0}) == 0) std::this_thread::yield();
     ASSERT_EQ(::kill(child, SIGKILL), 0);
