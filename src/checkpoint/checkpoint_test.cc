@@ -221,6 +221,20 @@ TEST(Checkpoint, ShowLinesUpItsNumbers) {
             "2 tensors, 303 elements, 1.2 KiB\n");
 }
 
+TEST(Checkpoint, ShowAddsUpBytes) {
+  const std::array<float, 3> numbers{1, 2, 3};
+  const TensorView one{"one", DType::f32, {3}, std::as_bytes(std::span(numbers))};
+  TensorView other = one;
+  other.name = "other";
+  const auto text = show(std::vector{one, other});
+  EXPECT_TRUE(text.ends_with("\n2 tensors, 6 elements, 24 B\n")) << text;
+}
+
+TEST(Checkpoint, NamesAreQuotedWholeUpTo120Characters) {
+  EXPECT_EQ(quoted(std::string(118, 'x')), '"' + std::string(118, 'x') + '"');
+  EXPECT_EQ(quoted(std::string(119, 'x')), '"' + std::string(116, 'x') + "...");
+}
+
 TEST(Checkpoint, ShowTellsTensorsAndDigest) {
   const ScratchFolder run;
   const auto text = show(load(SmallCheckpoint().save_to(run.path(), 4)));

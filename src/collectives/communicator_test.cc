@@ -362,6 +362,31 @@ TEST(Communicator, SharedMemoryThatDoesNotSufficeSaysSo) {
       [](Communicator& all) { EXPECT_THROW(all.allocate(std::size_t{1} << 50), RunError); });
 }
 
+TEST(Communicator, SharedMemoryThatIsInUseIsNotGivenOutAgain) {
+  run({Way::in_place, std::nullopt}, 1, [](Communicator& all) {
+    const std::size_t most_of_it = std::size_t{600} << 20;
+    all.allocate(most_of_it);
+    EXPECT_THROW(all.allocate(most_of_it), RunError);
+  });
+}
+
+// Arenas of ranks lie one behind the other.
+TEST(Communicator, MemoryThatIsTakenBackIsNobodyElses) {
+  run({Way::in_place, std::nullopt}, 2, [](Communicator& all) {
+    const std::size_t most_of_it = std::size_t{600} << 20;
+    const auto own = all.allocate(most_of_it);
+    std::ranges::fill(own.first(4000), std::byte{7});
+    all.barrier("written");
+    if (all.rank() == Rank{0}) {
+      const auto mark = all.mark();
+      all.allocate(4000);
+      all.release(mark);
+    }
+    all.barrier("taken back");
+    EXPECT_EQ(std::ranges::count(own.first(4000), std::byte{7}), 4000);
+  });
+}
+
 TEST(Communicator, MemoryThatWasTakenBackIsGivenOutAgainAndZero) {
   for (const Way way : {Way::in_place, Way::sockets}) {
     // Three of the first would not fit beside each other.

@@ -93,6 +93,10 @@ int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
   }
   if (mode == "exit" && chosen) return job.payload.at("code");
   if (mode.starts_with("throw") && chosen) throw DataError("labels.idx: offset 8: label 12 is not below 10");
+  if (mode == "blame" && chosen) {
+    throw Timeout(
+        {job.rank, Rank{job.payload.at("peer").get<int>()}, "push", std::chrono::milliseconds(1500)});
+  }
   if (mode == "kill" && chosen) ::raise(SIGKILL);
   if (mode == "stop" && chosen) {
     transport->board().say(job.rank, "computing step 17");
@@ -101,6 +105,9 @@ int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
   if (job.payload.value("others", "") == "leave") return 0;
   if (job.payload.value("others", "") == "go on") {
     while (transport->board().dropped().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (to_int(job.rank) == job.payload.value("fails", -1)) return 7;
+    std::this_thread::sleep_for(std::chrono::milliseconds(job.payload.value("ends_after_ms", 0)));
+    std::printf("goes on\n");
     return 0;
   }
   if (mode == "busy" && chosen) {

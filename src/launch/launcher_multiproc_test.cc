@@ -19,15 +19,16 @@ struct Seen {
   std::map<int, std::string> out;
   std::map<int, std::string> error;
   std::vector<pid_t> pids;
+  std::vector<std::pair<int, std::string>> notes;  // by whom they are told
 };
 
 Listener listen_to(Seen& seen, const std::function<void(pid_t)>& on_pid = {}) {
   return {[&seen](Rank r, bool is_error, const std::string& line) {
             (is_error ? seen.error : seen.out)[to_int(r)] += line + "|";
           },
-          [&seen, on_pid](Rank, const nlohmann::json& line) {
+          [&seen, on_pid](Rank r, const nlohmann::json& line) {
             const auto note = std::get<observe::Note>(observe::from_json(line));
-            if (!note.text.starts_with("pid ")) return;
+            if (!note.text.starts_with("pid ")) return void(seen.notes.emplace_back(to_int(r), note.text));
             seen.pids.push_back(std::stoi(note.text.substr(4)));
             if (on_pid) on_pid(seen.pids.back());
           }};
@@ -116,7 +117,23 @@ TEST_P(Launcher, KilledWorkerIsDroppedWhereTheOthersCanDoWithoutIt) {
   EXPECT_EQ(o.exit_code, 0) << o.line;
   EXPECT_EQ(o.line, "");
   EXPECT_EQ(o.dropped, std::vector{Rank{2}});
+  ASSERT_EQ(seen.notes.size(), 1U);
+  EXPECT_EQ(seen.notes[0].first, 0) << "an event of the job is told with those of its first rank";
+  EXPECT_TRUE(seen.notes[0].second.starts_with("rank 2 was killed by SIGKILL")) << seen.notes[0].second;
   expect_all_gone(seen);
+}
+
+// As always; only where it is known who stood still nobody needs so long to say that he waited for it.
+TEST_P(Launcher, AfterOneWasDroppedTheOthersHaveTimeForLastWords) {
+  Seen seen;
+  auto spec = job(GetParam(), 3,
+                  {{"mode", "stop"}, {"rank", 1}, {"others", "go on"}, {"fails", 0}, {"ends_after_ms", 900}},
+                  std::chrono::hours(1));
+  spec.survives_workers = true;
+  const Outcome o = run(spec, listen_to(seen));
+  EXPECT_EQ(o.exit_code, 7) << o.line;
+  EXPECT_EQ(o.dropped, std::vector{Rank{1}});
+  EXPECT_EQ(seen.out[2], "hello|goes on|");
 }
 
 TEST_P(Launcher, NobodyCanDoWithoutAServer) {
@@ -290,6 +307,28 @@ TEST(LauncherOnce, WhoGuessesTheSecretIsCounted) {
   const Outcome o = run(job("tcp", 2, {{"mode", "guess"}, {"rank", 1}}), listen_to(seen));
   EXPECT_EQ(o.exit_code, 0) << o.line;
   EXPECT_EQ(o.rejected_connections, 1U);
+}
+
+TEST(LauncherOnce, ServerInAProcessOfItsOwnIsBlamedByItsOwnRank) {
+  Seen seen;
+  auto spec = job("shm", 2, {{"mode", "blame"}, {"rank", 0}, {"peer", 2}, {"others", "leave"}});
+  spec.servers = 1;
+  const Outcome o = run(spec, listen_to(seen));
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_EQ(o.line, "rank 2 (a server) did not answer for 1.5 s: rank 0 waited for it in push");
+}
+
+TEST(LauncherOnce, ProgramOfOthersIsToldItsPlaceInTheJobAndOnItsHost) {
+  for (const bool hosts_of_their_own : {false, true}) {
+    Seen seen;
+    auto spec = job("tcp", 2, {});
+    spec.command = {"/bin/sh", "-c", "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE"};
+    if (hosts_of_their_own) spec.places = {Place{}, Place{}};
+    const Outcome o = run(spec, listen_to(seen));
+    EXPECT_EQ(o.exit_code, 0) << o.line;
+    EXPECT_EQ(seen.out[0], hosts_of_their_own ? "0 2 0 1|" : "0 2 0 2|");
+    EXPECT_EQ(seen.out[1], hosts_of_their_own ? "1 2 0 1|" : "1 2 1 2|");
+  }
 }
 
 TEST(LauncherOnce, SecretIsInNeitherArgumentsNorEnvironment) {

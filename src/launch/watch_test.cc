@@ -105,6 +105,14 @@ TEST(Watch, BeforeItsFirstBeatAProcessHasTimeToStart) {
   EXPECT_EQ(found.finding->text, "showed no life in the 10.0 s since it was started");
 }
 
+TEST(Watch, AfterItsFirstBeatAProcessIsLostAsSoonAsAnyOther) {
+  Watch w(kLimits);
+  Vitals v{.beats = 1};
+  const auto found = watch(w, seconds(60), v, [](Vitals&, int) {});
+  ASSERT_TRUE(found.finding);
+  EXPECT_EQ(found.finding->text, "showed no life for 2.0 s");
+}
+
 TEST(Watch, TimeThatItTookToStartIsNotTakenForLackOfProgress) {
   Watch w(kLimits);
   Vitals v;

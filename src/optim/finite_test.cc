@@ -76,6 +76,10 @@ TEST(Finite, WhatStaysBelowTheLimitAddsUpToANumber) {
     const float next = std::nextafter(largest, Limits::max());
     EXPECT_EQ(first_nonfinite(std::vector<float>{1.0F, -next}, limit), 1U) << count;
     EXPECT_FALSE(all_finite(std::vector<float>{1.0F, -next}, limit)) << count;
+    if (!std::has_single_bit(static_cast<unsigned>(count))) continue;
+    const std::vector<float> twice(static_cast<std::size_t>(count), 2 * next);
+    EXPECT_FALSE(std::isfinite(std::accumulate(twice.begin(), twice.end(), 0.0F)))
+        << "the limit is lower than it need be for " << count;
   }
   EXPECT_EQ(exponent_limit(1), kNotFinite) << "one number is not added to anything";
 }

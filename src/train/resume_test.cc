@@ -254,5 +254,25 @@ TEST_F(Resume, AnotherTryBeginsWithTheNewestThatTheRunHasSaved) {
   EXPECT_EQ(setup.first_step, 4);
 }
 
+// What a worker reads is what was prepared; everything differs from what a Setup begins with.
+TEST(Setup, SurvivesBeingWrittenDown) {
+  Setup s;
+  s.config.model = "cnn";
+  s.fields = {{.name = "image", .shape = {1, 8, 8}}, {.name = "label", .type = DType::i64, .below = 10}};
+  s.files[data::Part::training] = {"a", "b"};
+  s.files[data::Part::test] = {"c"};
+  s.checkpoint = "runs/x/checkpoints/step-4";
+  s.first_step = 4;
+  s.routes = {exchange::route({.name = "dense.weight", .bytes = 4'700'000}, {})};
+  s.total_steps = 9;
+  s.data_sha256 = "0123";
+  s.restarts = {{"rank 1 was killed", 4}};
+  const nlohmann::json written = s;
+  for (const auto& [key, value] : written.items()) EXPECT_NE(value, nlohmann::json(Setup{})[key]) << key;
+  const auto read = nlohmann::json::parse(written.dump()).get<Setup>();
+  EXPECT_EQ(nlohmann::json(read), written);
+  EXPECT_EQ(read.fields.at(1).below, 10);
+}
+
 }  // namespace
 }  // namespace tutti::train

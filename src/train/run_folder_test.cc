@@ -1,7 +1,11 @@
 // Whose a run folder is: what a run may remove there, what it must not, and who is kept out.
 #include "train/run_folder.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -275,6 +279,33 @@ TEST_F(RunFolder, IsLockedForOneWhoIsNamedToOthers) {
     refusal([&] { FolderLock::take(out()); });
   }
   EXPECT_TRUE(FolderLock::take(out()));
+}
+
+// Between taking the lock and writing its number.
+TEST_F(RunFolder, OfOneWhoHasNotSaidItsNumberIsWaitedForAndThenRefused) {
+  fs::create_directories(out());
+  const UniqueFd holder(::open((out() / kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  ASSERT_EQ(::flock(holder.get(), LOCK_EX), 0);
+  const auto line = refusal([&] { FolderLock::take(out()); });
+  EXPECT_NE(line.find("another process trains there"), std::string::npos) << line;
+}
+
+TEST_F(RunFolder, WhereTheLockCannotBeWrittenIsRefused) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit no_file{0, 0};
+    ::setrlimit(RLIMIT_FSIZE, &no_file);
+    try {
+      FolderLock::take(out());
+    } catch (const ConfigError& e) {
+      ::_exit(std::string_view(e.what()).find("cannot write") != std::string_view::npos ? 0 : 2);
+    }
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "1: it was taken; 2: the reason is missing";
 }
 
 TEST_F(RunFolder, WithoutALockFileIsLookedAtAndLeftAlone) {

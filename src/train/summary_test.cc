@@ -39,5 +39,24 @@ TEST(Summary, StepsSkippedByAllCountOnceAndThoseOfEachWorkerAddUp) {
   EXPECT_EQ(summary_of(false)["skipped_steps"], 7);
 }
 
+// The middle one of three.
+TEST(Summary, ReportOfAWorkerHasTheMediansOfItsSteps) {
+  const StepSeries series{.step = {9, 8, 7},
+                          .compute = {1, 5, 3},
+                          .exchange = {2, 6, 4},
+                          .exposed = {0.1, 0.5, 0.3},
+                          .finite_check = {0.01, 0.05, 0.03},
+                          .loss = {4, 2, 1},
+                          .samples = 30};
+  const RankReport r = make_report(series, 2);
+  EXPECT_DOUBLE_EQ(r.compute_ms, 3);
+  EXPECT_DOUBLE_EQ(r.exchange_ms, 4);
+  EXPECT_DOUBLE_EQ(r.exposed_exchange_ms, 0.3);
+  EXPECT_DOUBLE_EQ(r.finite_check_ms, 0.03);
+  EXPECT_DOUBLE_EQ(r.train_loss, 1.5) << "of the last epoch";
+  EXPECT_EQ(r.steps, 3);
+  EXPECT_EQ(r.samples, 30);
+}
+
 }  // namespace
 }  // namespace tutti::train
