@@ -100,7 +100,8 @@ class PageInBrowser(unittest.TestCase):
         self.open(self.runs / "report.html")
         self.browser.execute_script("document.querySelector('#throughput .csv').click()")
         file = self.downloads / "throughput.csv"
-        WebDriverWait(self.browser, 20).until(lambda _: file.exists())
+        # The browser takes the name first, and then puts the whole file there.
+        WebDriverWait(self.browser, 20).until(lambda _: file.exists() and file.stat().st_size > 0)
         with file.open() as lines:
             rows = list(csv.DictReader(lines))
         self.assertEqual({row["strategy"] for row in rows}, {"local", "ring", "ps-async"})
