@@ -256,7 +256,7 @@ TEST_F(Resume, AnotherTryBeginsWithTheNewestThatTheRunHasSaved) {
 
 // What a worker reads is what was prepared; everything differs from what a Setup begins with.
 TEST(Setup, SurvivesBeingWrittenDown) {
-  Setup s;
+  train::Setup s;
   s.config.model = "cnn";
   s.fields = {{.name = "image", .shape = {1, 8, 8}}, {.name = "label", .type = DType::i64, .below = 10}};
   s.files[data::Part::training] = {"a", "b"};
@@ -268,8 +268,9 @@ TEST(Setup, SurvivesBeingWrittenDown) {
   s.data_sha256 = "0123";
   s.restarts = {{"rank 1 was killed", 4}};
   const nlohmann::json written = s;
-  for (const auto& [key, value] : written.items()) EXPECT_NE(value, nlohmann::json(Setup{})[key]) << key;
-  const auto read = nlohmann::json::parse(written.dump()).get<Setup>();
+  for (const auto& [key, value] : written.items())
+    EXPECT_NE(value, nlohmann::json(train::Setup{})[key]) << key;
+  const auto read = nlohmann::json::parse(written.dump()).get<train::Setup>();
   EXPECT_EQ(nlohmann::json(read), written);
   EXPECT_EQ(read.fields.at(1).below, 10);
 }
