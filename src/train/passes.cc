@@ -17,7 +17,7 @@ using observe::Lane;
 Passes::Passes(PassesSetup setup) : setup_(std::move(setup)) {}
 
 models::Batch Passes::tensors_of(const data::Batch& batch) const {
-  return as_tensors(batch.fields, setup_.fields, batch.count, setup_.config.memory_format == "channels-last");
+  return as_tensors(batch.fields, setup_.fields, batch.count, channels_last(setup_.config));
 }
 
 double Passes::run(const data::Batch& batch, const std::function<void(std::size_t)>& begin_phase,

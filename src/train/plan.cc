@@ -101,6 +101,23 @@ models::ModelOptions options_of(const config::TrainConfig& c) {
           .sampled = c.sampled};
 }
 
+Due due_after(const config::TrainConfig& config, const RunPlan& plan, std::int64_t before, std::int64_t now) {
+  const auto passed = [&](std::int64_t every) { return now / every > before / every; };
+  const bool end_of_epoch = passed(plan.steps_per_epoch);
+  const auto every = [&](std::int64_t steps) { return steps > 0 ? passed(steps) : end_of_epoch; };
+  return {.end_of_epoch = end_of_epoch,
+          .checkpoint = every(config.checkpoint_every),
+          .evaluation = !config.no_evaluate && every(config.evaluate_every)};
+}
+
+bool channels_last(const config::TrainConfig& config) {
+  return config.memory_format == "channels-last";
+}
+
+bool skips_nonfinite(const config::TrainConfig& config) {
+  return config.on_nonfinite == "skip";
+}
+
 data::OwnDataOptions own_data_of(const config::TrainConfig& c) {
   data::OwnDataOptions own{.label = c.label, .test_share = c.test_share, .test_file = c.test_data};
   std::istringstream names(c.features);
@@ -122,7 +139,7 @@ exchange::Tuning tuning_of(const config::TrainConfig& c) {
       .sync_every = c.sync_every,
       .moving_rate = c.moving_rate > 0 ? c.moving_rate : 0.9 / c.workers,
       .clip_norm = c.clip_norm,
-      .on_nonfinite = c.on_nonfinite == "skip" ? exchange::OnNonFinite::skip : exchange::OnNonFinite::stop};
+      .on_nonfinite = skips_nonfinite(c) ? exchange::OnNonFinite::skip : exchange::OnNonFinite::stop};
   t.servers = {.workers = pushers,
                .first_server = c.workers,
                .servers = c.servers,

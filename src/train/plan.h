@@ -23,6 +23,16 @@ struct RunPlan {
   bool ends_epoch(std::int64_t steps_done) const { return steps_done % steps_per_epoch == 0; }
 };
 
+// What follows steps of a run, by its settings.
+struct Due {
+  bool end_of_epoch = false;
+  bool checkpoint = false;
+  bool evaluation = false;
+  bool anything() const { return end_of_epoch || checkpoint || evaluation; }
+};
+// After step `now`, where `before` was the last one looked at: a worker that was late may have left out some.
+Due due_after(const config::TrainConfig& config, const RunPlan& plan, std::int64_t before, std::int64_t now);
+
 // Samples of a worker's step.
 std::int64_t batch_of(const config::TrainConfig& config);
 
@@ -44,6 +54,12 @@ bool survives_workers(const config::TrainConfig& config);
 
 // What the network was told.
 models::ModelOptions options_of(const config::TrainConfig& config);
+
+// Images lie in memory as libtorch's fast kernels want them.
+bool channels_last(const config::TrainConfig& config);
+
+// A step with a number that is none is left out; otherwise it ends the run.
+bool skips_nonfinite(const config::TrainConfig& config);
 
 // What is said of data of one's own.
 data::OwnDataOptions own_data_of(const config::TrainConfig& config);

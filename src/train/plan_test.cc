@@ -170,5 +170,24 @@ TEST(Quantile, IsByNearestRank) {
   EXPECT_EQ(quantile({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 0.9), 9);
 }
 
+TEST(Due, FollowsTheEndOfAnEpochUnlessToldHowOften) {
+  config::TrainConfig config;
+  RunPlan plan;
+  plan.steps_per_epoch = 10;
+  const auto due = [&](std::int64_t before, std::int64_t now) {
+    return due_after(config, plan, before, now);
+  };
+  EXPECT_FALSE(due(8, 9).anything());
+  EXPECT_TRUE(due(9, 10).end_of_epoch && due(9, 10).checkpoint && due(9, 10).evaluation);
+  EXPECT_TRUE(due(9, 12).end_of_epoch) << "a late worker has left out steps";
+  config.checkpoint_every = 4;
+  config.evaluate_every = 3;
+  EXPECT_TRUE(due(7, 8).checkpoint && !due(7, 8).evaluation && !due(7, 8).end_of_epoch);
+  EXPECT_TRUE(due(8, 9).evaluation && !due(8, 9).checkpoint);
+  EXPECT_TRUE(due(9, 10).end_of_epoch && !due(9, 10).checkpoint && !due(9, 10).evaluation);
+  config.no_evaluate = true;
+  EXPECT_FALSE(due(8, 9).anything());
+}
+
 }  // namespace
 }  // namespace tutti::train

@@ -60,8 +60,18 @@ void write_trace(collectives::Communicator& all, const observe::Trace& mine,
   write_file_atomically(path, observe::join_traces(traces).dump());
 }
 
+std::vector<std::string> who_skipped(const std::vector<RankReport>& ranks) {
+  std::vector<std::string> lines;
+  for (std::size_t r = 1; r < ranks.size(); ++r) {
+    if (ranks[r].skipped_steps == 0) continue;
+    lines.push_back(fmt::format("rank {} skipped {} steps; the first, {}", ranks[r].rank,
+                                ranks[r].skipped_steps, ranks[r].first_skipped));
+  }
+  return lines;
+}
+
 nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>& ranks) {
-  const auto& config = run.config;
+  const auto& config = run.setup.config;
   const double count = static_cast<double>(ranks.size());
   const double seconds = std::ranges::max_element(ranks, {}, &RankReport::seconds)->seconds;
   // A run that was killed at its end and goes on has made no step.
@@ -79,7 +89,7 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
       {"seed", config.seed},
       {"reproducible", false},
       {"samples_per_second", per_second(mean(ranks, &RankReport::samples) * count)},
-      {"steps_per_second", per_second(static_cast<double>(run.steps - run.first_step))},
+      {"steps_per_second", per_second(static_cast<double>(run.steps - run.setup.first_step))},
       {"gradients_per_second", per_second(mean(ranks, &RankReport::steps) * count)},
       {"steps_per_worker", list(ranks, &RankReport::steps)},
       {"pace_ms", config.pace_ms},
@@ -103,7 +113,15 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
       {"samples_sha256", to_hex(order.digest())},
       {"machine", observe::describe_machine()},
       {"config", config},
-      {"version", kVersion}};
+      {"version", kVersion},
+      {"parameter_bytes", run.parameters * static_cast<std::int64_t>(sizeof(float))},
+      {"data_sha256", run.setup.data_sha256},
+      {"checkpoint_hold_ms", run.checkpoint_hold_ms},
+      {"checkpoint_copy_ms", run.checkpoint_copy_ms},
+      {"dropped_workers", nlohmann::json::array()},
+      {"restarts", run.setup.restarts.size()}};
+  for (const Rank r : run.dropped_workers) s["dropped_workers"].push_back(to_int(r));
+  if (!run.setup.restarts.empty()) s["restart_causes"] = run.setup.restarts;
   if (!run.skips_together) {
     s["skipped_steps"] = std::transform_reduce(ranks.begin(), ranks.end(), std::int64_t{0}, std::plus(),
                                                [](const RankReport& r) { return r.skipped_steps; });
@@ -122,6 +140,7 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
     s["time_to_target_seconds"] = nullptr;
     if (run.seconds_to_target) s["time_to_target_seconds"] = *run.seconds_to_target;
   }
+  s.update(run.exchange);
   return s;
 }
 

@@ -12,6 +12,7 @@
 #include "train/evaluate.h"
 #include "train/measure.h"
 #include "train/plan.h"
+#include "train/prepare.h"
 #include "train/target.h"
 
 namespace tutti::train {
@@ -51,19 +52,26 @@ void write_trace(collectives::Communicator& all, const observe::Trace& mine,
 
 // What rank 0 knows of the run beside the reports.
 struct RunRecord {
-  const config::TrainConfig& config;
+  const Setup& setup;
   const RunPlan& plan;
-  const StepSeries& series;  // rank 0's
-  std::int64_t first_step = 0;
+  const StepSeries& series;         // rank 0's
   std::int64_t steps = 0;           // that the model has behind it
   std::int64_t words_a_sample = 0;  // that a language model predicts; 0: it has none
+  std::int64_t parameters = 0;
   std::string initial_sha256 = {};  // of the parameters before the first step
   double wall_seconds = 0;
   std::optional<Evaluation> evaluation = std::nullopt;  // the last
   std::optional<Target> target = std::nullopt;
   std::optional<double> seconds_to_target = std::nullopt;
   bool skips_together = true;  // a step is skipped by all workers or by none
+  double checkpoint_hold_ms = 0;
+  double checkpoint_copy_ms = 0;
+  std::vector<Rank> dropped_workers = {};
+  nlohmann::json exchange = nlohmann::json::object();  // what the architecture has to tell
 };
+
+// What workers that skip steps on their own have not told yet: a line for each but rank 0.
+std::vector<std::string> who_skipped(const std::vector<RankReport>& ranks);
 
 nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>& ranks);
 

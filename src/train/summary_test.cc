@@ -7,17 +7,17 @@ namespace {
 
 // Two workers, of which the second was slower and skipped more.
 nlohmann::json summary_of(bool skips_together) {
-  config::TrainConfig config;
-  config.workers = 2;
+  Setup setup;
+  setup.config.workers = 2;
+  setup.first_step = 30;
   const RunPlan plan;
   const StepSeries series;
   const std::vector<RankReport> ranks = {
       {.rank = 0, .train_loss = 0.5, .steps = 10, .samples = 100, .seconds = 2, .skipped_steps = 3},
       {.rank = 1, .train_loss = 1.5, .steps = 10, .samples = 300, .seconds = 4, .skipped_steps = 4}};
-  return make_summary({.config = config,
+  return make_summary({.setup = setup,
                        .plan = plan,
                        .series = series,
-                       .first_step = 30,
                        .steps = 40,
                        .words_a_sample = 7,
                        .skips_together = skips_together},

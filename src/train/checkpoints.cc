@@ -1,0 +1,28 @@
+#include "train/checkpoints.h"
+
+#include "base/version.h"
+
+namespace tutti::train {
+
+Checkpoints::Checkpoints(RunContext& run, const TrainedModel& model, LiveReplica& live)
+    : run_(run),
+      model_(model),
+      live_(live),
+      saving_(run.config.out, run.board(), run.rank(), run.workers.world(), skips_nonfinite(run.config)) {}
+
+void Checkpoints::save(std::int64_t done, Moment moment, Differs beside) {
+  if (run_.config.no_checkpoint) return;
+  run_.say(fmt::format("saving the checkpoint of step {}", done));
+  if (run_.first() && moment == Moment::between_steps) live_.exchange().fetch_state();
+  Differs differs = Differs::nothing;
+  if (run_.together && !model_.buffers.empty()) differs = beside;
+  if (run_.strategy.drifts && moment != Moment::ended) differs = Differs::all;
+  const Hold hold = moment == Moment::between_steps ? Hold::copies : Hold::originals;
+  saving_.save(live_.replica(), model_.buffers, {done, differs, run_.first(), hold},
+               {{"config", run_.config},
+                {"version", kVersion},
+                {"routes", live_.routing().routes()},
+                {"data_sha256", run_.setup.data_sha256}});
+}
+
+}  // namespace tutti::train

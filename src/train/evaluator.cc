@@ -1,0 +1,51 @@
+#include "train/evaluator.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "train/drawings.h"
+#include "train/measure.h"
+#include "train/open_data.h"
+
+namespace tutti::train {
+
+Evaluator::Evaluator(const RunContext& run, models::Model& model)
+    : run_(run),
+      model_(model),
+      samples_(open_samples(run.setup, Part::test)),
+      target_(target_of(run.config, run.info)) {}
+
+void Evaluator::evaluate(std::int64_t step, collectives::Communicator* all,
+                         const std::function<void()>& between_batches) {
+  if (run_.operators) run_.operators->listen();
+  auto last_batch = Clock::now();
+  last_ = train::evaluate(model_, run_.info.measures, channels_last(run_.config), *samples_, all,
+                          [&](std::size_t batch, std::size_t batches) {
+                            run_.say(fmt::format("evaluating, batch {} of {}", batch, batches));
+                            const auto now = Clock::now();
+                            if (run_.operators && batch > 1) run_.operators->after_pass(now - last_batch);
+                            last_batch = now;
+                            between_batches();
+                          });
+  if (run_.first()) save_drawings(model_, run_.config.out, step);
+  run_.emit(observe::Evaluated{.step = step,
+                               .epoch = run_.plan.epoch_of(step - 1) + 1,
+                               .samples = last_->samples,
+                               .figures = last_->figures});
+  refuse_nonfinite(step);
+  if (target_ && !reached_after_ && target_->reached_by(*last_)) {
+    reached_after_ = milliseconds(Clock::now() - since_) / 1000.0;
+    run_.note(
+        fmt::format("{} {} is reached after {:.1f} s", target_->figure, target_->value, *reached_after_));
+  }
+}
+
+void Evaluator::refuse_nonfinite(std::int64_t step) const {
+  const double loss = last_->figures.at("loss");
+  if (std::isfinite(loss)) return;
+  const std::string what = fmt::format("the test loss is {}", std::isnan(loss) ? "nan" : "inf");
+  if (!skips_nonfinite(run_.config)) throw NonFinite(run_.rank(), step, what);
+  run_.note(fmt::format("step {}: {}", step, what));
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,44 @@
+// Evaluations of a run: when the model is tested, what came of it, and whether that was the target.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "train/evaluate.h"
+#include "train/run_context.h"
+#include "train/target.h"
+
+namespace tutti::train {
+
+// One thread calls it. Run and model outlive it.
+class Evaluator {
+ public:
+  Evaluator(const RunContext& run, models::Model& model);
+
+  // Training begins: seconds to the target count from here.
+  void start() { since_ = Clock::now(); }
+
+  // After `step` steps, whose number a user is told. A collective call of `all`, or, if null, this rank's
+  // alone. `between_batches` is called before each batch. Throws NonFinite where the loss is none, unless
+  // such steps are skipped.
+  void evaluate(std::int64_t step, collectives::Communicator* all,
+                const std::function<void()>& between_batches);
+
+  const std::optional<Evaluation>& last() const { return last_; }
+  const std::optional<Target>& target() const { return target_; }
+  const std::optional<double>& seconds_to_target() const { return reached_after_; }
+
+ private:
+  void refuse_nonfinite(std::int64_t step) const;
+
+  const RunContext& run_;
+  models::Model& model_;
+  const std::unique_ptr<data::Samples> samples_;
+  const std::optional<Target> target_;
+  Clock::time_point since_;
+  std::optional<Evaluation> last_;
+  std::optional<double> reached_after_;
+};
+
+}  // namespace tutti::train

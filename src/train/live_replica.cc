@@ -1,0 +1,160 @@
+#include "train/live_replica.h"
+
+#include <algorithm>
+
+#include "base/crypto.h"
+#include "base/error.h"
+#include "models/batch_norm.h"
+#include "train/saving.h"
+
+namespace tutti::train {
+
+LiveReplica::LiveReplica(RunContext& run, const TrainedModel& model, std::function<void(Replica&)> on_new)
+    : run_(run),
+      model_(model),
+      on_new_(std::move(on_new)),
+      before_replica_(run.workers.mark()),
+      tuning_(tuning_of(run.config)),
+      routing_({*model.network, run.strategy, tuning_, run.workers, run.config,
+                [&run](std::string line) { run.note(std::move(line)); }}) {
+  tuning_.servers.incarnation = static_cast<std::uint32_t>(run.setup.restarts.size());
+  if (run.config.partitions == "auto") search_.emplace(run.config.servers);
+  if (run.config.sync_batchnorm) {
+    models::synchronise_batch_norm(*model.network, [this](std::span<double> s) { sum_over_workers(s); });
+  }
+}
+
+// In the middle of a step, whose gradients may be on their way.
+void LiveReplica::sum_over_workers(std::span<double> values) {
+  exchange().settle();
+  run_.workers.all_reduce({values.data(), values.size(), DType::f64}, collectives::ReduceOp::sum,
+                          "batch norm");
+}
+
+void LiveReplica::make() {
+  replica_.reset();
+  run_.workers.release(before_replica_);
+  replica_.emplace(Surroundings{*model_.network, model_.phases, run_.strategy, tuning_,
+                                run_.config.bucket_bytes, run_.everyone, run_.workers, run_.trace},
+                   routing_.by_rows());
+  on_new_(*replica_);
+}
+
+void LiveReplica::start(const std::function<std::vector<torch::Tensor>()>& rows_read) {
+  const Setup& setup = run_.setup;
+  routing_.decide(rows_read, setup.routes);
+  run_.say("taking over the first weights");
+  if (routing_.by_rows().empty() || run_.asynchronous) {
+    search_.reset();  // nothing to cut, or nobody to agree with
+  } else if (search_) {
+    tuning_.partitions = search_->first();
+  }
+  make();
+  if (setup.checkpoint) resume();
+  exchange().start(setup.first_step, setup.checkpoint.has_value());
+}
+
+// Rank 0 first: the others begin with its statistics, and then take back what was their own.
+void LiveReplica::resume() {
+  const std::string& checkpoint = *run_.setup.checkpoint;
+  const std::int64_t step = run_.setup.first_step;
+  const Differs differs = run_.strategy.drifts ? Differs::all : Differs::buffers;
+  const auto restore = [&] {
+    return restore_worker(checkpoint, run_.rank(), *replica_, model_.buffers, differs);
+  };
+  bool exact = run_.first() && restore();
+  model_.buffers.broadcast(run_.workers);
+  exact = exact || restore();
+  run_.emit(observe::Resumed{step, checkpoint});
+  if (!exact && step < run_.plan.total_steps) {
+    run_.sink.emit(
+        observe::Note{fmt::format("rank {}: the checkpoint has rank 0's replica alone; from here the run is "
+                                  "another than it would have been",
+                                  to_int(run_.rank()))});
+  } else if (run_.asynchronous) {
+    run_.note(
+        fmt::format("--strategy {}: workers do not keep step, so this run will not repeat the "
+                    "undisturbed one bit by bit",
+                    run_.config.strategy));
+  }
+}
+
+void LiveReplica::begin_anew() {
+  const std::int64_t done = exchange().steps_done();
+  exchange().finish(exchange::Afterwards::another_session);
+  bytes_before_ += exchange().bytes_sent();
+  std::optional<Snapshot> state;
+  if (run_.first()) {
+    state = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater, Hold::copies);
+  }
+  make();
+  if (run_.first()) restore_optimizer(*state, replica_->buckets, replica_->tables, replica_->updater);
+  exchange().start(done, true);
+}
+
+void LiveReplica::expect(const models::Batch& next) {
+  const auto read = model_.network->rows_read(next);
+  const auto& all = routing_.embeddings();
+  TUTTI_CHECK(read.size() == all.size(), "{} tables, {} read", all.size(), read.size());
+  const grad::Tables& tables = replica_->tables;
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    const auto at = std::ranges::find(all, tables.name(t)) - all.begin();
+    const auto numbers = read[static_cast<std::size_t>(at)].contiguous();
+    exchange().rows()->expect(t,
+                              {numbers.data_ptr<std::int64_t>(), static_cast<std::size_t>(numbers.numel())});
+  }
+}
+
+void LiveReplica::after_step(bool epoch_done) {
+  if (epoch_done && run_.together && exchange().rows() != nullptr &&
+      routing_.revise(replica_->tables, exchange().rows()->take_densities())) {
+    begin_anew();
+  }
+  if (search_) search_partitions();
+}
+
+void LiveReplica::search_partitions() {
+  if (exchange().rows() == nullptr) return search_.reset();  // all tables have turned dense
+  const auto partitions = search_->after_step(exchange().rows()->last_wait(), run_.workers);
+  if (partitions) {
+    tuning_.partitions = *partitions;
+    begin_anew();
+  }
+  if (search_->choice() && !std::exchange(partitions_said_, true)) {
+    run_.note(fmt::format("partitions: {}", search_->choice()->reason));
+  }
+}
+
+std::uint64_t LiveReplica::first_bucket_bytes() const {
+  const auto& buckets = replica_->buckets;
+  return buckets.size() > 0 ? buckets.layout(0).count * sizeof(float) : 0;
+}
+
+std::string LiveReplica::digest() const {
+  // Others may write into the parameters where workers are apart.
+  const Hold hold = run_.together ? Hold::originals : Hold::copies;
+  const auto model = snapshot_model(replica_->buckets, replica_->tables, model_.buffers, hold);
+  return to_hex(checkpoint::parameters_digest(model.views()));
+}
+
+std::string LiveReplica::describe() const {
+  return exchange::describe(run_.strategy, run_.workers, tuning_, first_bucket_bytes());
+}
+
+nlohmann::json LiveReplica::report() const {
+  nlohmann::json report = replica_->exchange->report();
+  if (!routing_.routes().empty()) report["routes"] = routing_.routes();
+  if (!routing_.by_rows().empty()) report["partitions"] = tuning_.partitions;
+  if (search_) report["partition_search"] = search_->report();
+  report["collectives"] = nlohmann::json::array();
+  for (const auto& [operation, choice] :
+       exchange::collectives_of(run_.strategy, run_.workers, first_bucket_bytes())) {
+    report["collectives"].push_back({{"operation", name_of(operation)},
+                                     {"algorithm", name_of(choice.algorithm)},
+                                     {"bytes", first_bucket_bytes()},
+                                     {"reason", choice.reason}});
+  }
+  return report;
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,61 @@
+#include "train/run_context.h"
+
+#include "train/open_data.h"
+
+namespace tutti::train {
+namespace {
+
+std::unique_ptr<OperatorProgress> watch_operators(const config::TrainConfig& config,
+                                                  const net::Transport& everyone) {
+  if (config.heartbeat_timeout_s <= 0) return nullptr;
+  return std::make_unique<OperatorProgress>(everyone.board(), everyone.rank(), timeout_of(config));
+}
+
+}  // namespace
+
+RunContext::RunContext(const Setup& s, net::Transport& all, observe::EventSink& to,
+                       net::Transport* neighbours)
+    : setup(s),
+      config(s.config),
+      sink(to),
+      operators(watch_operators(config, all)),
+      info(models::find_model(config.model, config.loss)),
+      strategy(exchange::find_strategy(config.strategy)),
+      asynchronous(strategy.asynchronous || config.backup_workers > 0),
+      together(!asynchronous && !strategy.drifts),
+      training(open_samples(setup, Part::training)),
+      plan(make_plan(config, training->size())),
+      everyone(all),
+      group_(all, config.workers),
+      workers(neighbours != nullptr ? *neighbours : static_cast<net::Transport&>(group_),
+              exchange::algorithm_of(strategy, config.algorithm)),
+      trace(config.trace, all.rank()) {}
+
+data::LoaderPlan RunContext::loading() const {
+  const std::int64_t first = setup.first_step;
+  // Where workers do not keep step, a fast one makes steps that a slow one does not.
+  const std::int64_t ahead = strategy.asynchronous ? (plan.total_steps - first) * workers.world() : 0;
+  return {.seed = config.seed,
+          .batch = static_cast<std::size_t>(plan.batch),
+          .workers = static_cast<std::size_t>(workers.world()),
+          .rank = static_cast<std::size_t>(to_int(rank())),
+          .first_step = static_cast<std::uint64_t>(first),
+          .end_step = static_cast<std::uint64_t>(plan.total_steps + ahead),
+          .augment = augment_of(config)};
+}
+
+Gait RunContext::gait() const {
+  if (asynchronous) return Gait::asynchronous;
+  return strategy.drifts ? Gait::in_periods : Gait::together;
+}
+
+void RunContext::gather_survivors() {
+  if (!survives_workers(config)) return;
+  constexpr std::uint32_t kAfterTheExchange = 3;  // it meets up to twice to finish
+  auto left = board().meet(rank(), workers.world(), kAfterTheExchange, timeout_of(config), "the end");
+  if (static_cast<int>(left.size()) == workers.world()) return;
+  survivors_.emplace(everyone, std::move(left));
+  rest_.emplace(*survivors_);
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,81 @@
+// What every part of a worker's run looks at: its settings, its plan, its peers, and whom it tells.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "collectives/communicator.h"
+#include "data/loader.h"
+#include "data/samples.h"
+#include "exchange/strategy.h"
+#include "models/model.h"
+#include "net/group.h"
+#include "observe/event.h"
+#include "observe/trace.h"
+#include "train/operators.h"
+#include "train/plan.h"
+#include "train/prepare.h"
+#include "train/requests.h"
+
+namespace tutti::train {
+
+// Made first and ended last, on the thread that trains; setup, transports and sink outlive it.
+class RunContext {
+ public:
+  // `everyone` are workers and servers; `neighbours`, if given, is how the workers of this host reach each
+  // other. Throws DataError.
+  RunContext(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
+             net::Transport* neighbours);
+
+  const Setup& setup;
+  const config::TrainConfig& config;
+  observe::EventSink& sink;
+  // Before any model is made: libtorch's operators are seen only from then on. None where nobody watches.
+  const std::unique_ptr<OperatorProgress> operators;
+  const models::ModelInfo info;
+  const exchange::Strategy& strategy;
+  const bool asynchronous;  // workers do not keep step
+  const bool together;      // they do, and all have the same parameters after each
+  const std::unique_ptr<data::Samples> training;
+  const RunPlan plan;
+  net::Transport& everyone;
+
+ private:
+  net::Group group_;  // the workers
+
+ public:
+  collectives::Communicator workers;
+  observe::Trace trace;
+
+  // Which samples this worker reads.
+  data::LoaderPlan loading() const;
+
+  // Where workers may have died on the way, those that are left end the run among themselves: all of them
+  // call it, and speak through workers_left() from then on.
+  void gather_survivors();
+  collectives::Communicator& workers_left() { return rest_ ? *rest_ : workers; }
+
+  Gait gait() const;
+  Rank rank() const { return workers.rank(); }
+  const net::StatusBoard& board() const { return everyone.board(); }
+  // Who tells, evaluates and saves: rank 0 while it lives.
+  bool first() const { return board().first_left(workers.world()) == rank(); }
+
+  // For whoever looks whether this rank gets on, and what it is at.
+  void say(std::string_view doing) const { board().say(everyone.rank(), doing); }
+  void get_on() const { board().advance(everyone.rank()); }
+
+  // To the user, from the first() alone.
+  void emit(const observe::Event& event) const {
+    if (first()) sink.emit(event);
+  }
+  void note(std::string line) const { emit(observe::Note{std::move(line)}); }
+
+ private:
+  std::optional<net::Survivors> survivors_;  // if any worker has died
+  std::optional<collectives::Communicator> rest_;
+};
+
+}  // namespace tutti::train

@@ -1,0 +1,100 @@
+#include "train/step_work.h"
+
+#include <algorithm>
+
+#include "train/open_data.h"
+
+namespace tutti::train {
+namespace {
+
+// Samples of a rehearsal; batch norm needs more than one.
+constexpr std::size_t kRehearsed = 2;
+
+double slowdown_of(const RunContext& run) {
+  const auto slow = config::parse_slow(run.config);
+  return slow.rank == to_int(run.everyone.rank()) ? slow.factor : 1;
+}
+
+}  // namespace
+
+StepWork::StepWork(RunContext& run, const std::vector<models::Phase>& phases)
+    : run_(run),
+      slowdown_(slowdown_of(run)),
+      passes_({run.config, fields_of(run.setup), phases, run.plan.micro_batch, run.workers.world(),
+               run.rank(), run.trace}) {}
+
+void StepWork::attach(Replica& replica) {
+  replica_ = &replica;
+  pacer_.reset();
+  if (run_.config.pace_ms > 0) {
+    const std::chrono::duration<double, std::milli> step(run_.config.pace_ms * slowdown_);
+    pacer_.emplace(replica.buckets, replica.tables, std::chrono::duration_cast<Clock::duration>(step),
+                   run_.config.seed);
+  }
+  replica.buckets.on_gradient([this](grad::ParamId id) {
+    if (passes_.accumulating()) return;
+    pacer_ && pacer_->rehearsing() ? pacer_->note(id) : announce(id);
+  });
+  replica.tables.on_gradient([this](std::size_t table) {
+    if (passes_.accumulating()) return;
+    pacer_ && pacer_->rehearsing() ? pacer_->note_table(table)
+                                   : replica_->exchange->rows()->on_gradient(table);
+  });
+}
+
+void StepWork::announce(grad::ParamId id) {
+  if (!run_.config.no_overlap) replica_->exchange->on_gradient(id);
+}
+
+void StepWork::rehearse(const data::Batch& batch) {
+  pacer_->begin_rehearsal();
+  data::Batch few = batch;
+  // Rows are those that all samples read; where there are none, a few show the order as well.
+  if (replica_->exchange->rows() == nullptr) few.count = std::min(few.count, kRehearsed);
+  if (few.count > 0) forward_and_backward(few);
+  pacer_->end_rehearsal();
+}
+
+std::optional<double> StepWork::run(const data::Batch& batch) {
+  if (pacer_) {
+    wait_instead();
+    return std::nullopt;
+  }
+  if (batch.count == 0) return std::nullopt;
+  const auto longer = std::chrono::duration_cast<Clock::duration>(last_compute_ * (slowdown_ - 1));
+  sleep_until(Clock::now() + longer, [this] { run_.get_on(); });
+  const auto begin = Clock::now();
+  const double loss = forward_and_backward(batch);
+  last_compute_ = Clock::now() - begin;
+  if (run_.operators) run_.operators->after_pass(Clock::now() - begin);
+  return loss;
+}
+
+void StepWork::wait_instead() {
+  std::size_t phase = 0;
+  pacer_->run(
+      [&](grad::ParamId id) {
+        const auto& buckets = replica_->buckets;
+        for (; phase < buckets.layout(buckets.bucket_of(id)).phase; ++phase) {
+          replica_->exchange->finish_phase(phase);
+        }
+        announce(id);
+      },
+      [this](std::size_t table) { replica_->exchange->rows()->on_gradient(table); },
+      [this] { run_.get_on(); });
+}
+
+// The loss. A rehearsal's gradients go nowhere, and its loss counts for nothing.
+double StepWork::forward_and_backward(const data::Batch& batch) {
+  return passes_.run(
+      batch,
+      [this](std::size_t phase) {
+        if (phase > 0 && !pacer_) replica_->exchange->finish_phase(phase - 1);
+        replica_->buckets.begin_phase(phase);
+      },
+      [this](std::size_t phase, double loss) {
+        if (!pacer_) replica_->updater.finite().loss(phase, loss);
+      });
+}
+
+}  // namespace tutti::train

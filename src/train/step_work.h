@@ -1,0 +1,47 @@
+// What a worker does in a step until its gradients are final: forward and backward, or, under --pace-ms,
+// waiting as long as they would take.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "train/pace.h"
+#include "train/passes.h"
+#include "train/replica.h"
+#include "train/run_context.h"
+
+namespace tutti::train {
+
+// One thread calls it. The run and the model's phases outlive it.
+class StepWork {
+ public:
+  StepWork(RunContext& run, const std::vector<models::Phase>& phases);
+
+  // From now on this replica is trained: its exchange hears of its gradients. It outlives the next call.
+  void attach(Replica& replica);
+
+  // Before the first step that is paced: computes one that does not count, to learn where in a step each
+  // gradient comes.
+  bool needs_rehearsal() const { return pacer_ && !pacer_->rehearsed(); }
+  void rehearse(const data::Batch& batch);
+
+  // Announces every gradient of the step to the exchange. The loss, if one was computed.
+  std::optional<double> run(const data::Batch& batch);
+
+  // Tensors over the batch's own memory.
+  models::Batch tensors_of(const data::Batch& batch) const { return passes_.tensors_of(batch); }
+
+ private:
+  double forward_and_backward(const data::Batch& batch);
+  void announce(grad::ParamId id);
+  void wait_instead();
+
+  RunContext& run_;
+  const double slowdown_;  // of this rank, by --slow
+  Passes passes_;
+  Replica* replica_ = nullptr;
+  std::optional<Pacer> pacer_;
+  std::chrono::duration<double> last_compute_{};
+};
+
+}  // namespace tutti::train
