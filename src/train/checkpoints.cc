@@ -4,7 +4,7 @@
 
 namespace tutti::train {
 
-Checkpoints::Checkpoints(RunContext& run, const TrainedModel& model, LiveReplica& live)
+Checkpoints::Checkpoints(const RunContext& run, const TrainedModel& model, LiveReplica& live)
     : run_(run),
       model_(model),
       live_(live),

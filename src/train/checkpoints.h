@@ -17,7 +17,7 @@ enum class Moment {
 // A worker's. One thread calls it; everything that it is given outlives it.
 class Checkpoints {
  public:
-  Checkpoints(RunContext& run, const TrainedModel& model, LiveReplica& live);
+  Checkpoints(const RunContext& run, const TrainedModel& model, LiveReplica& live);
 
   // After `done` steps; all workers call it. `beside` is what workers that have the same parameters keep for
   // themselves just now. Writing goes on beside the steps that follow.
@@ -33,7 +33,7 @@ class Checkpoints {
   double copy_ms() const { return quantile(saving_.copied_ms(), 0.5); }
 
  private:
-  RunContext& run_;
+  const RunContext& run_;
   const TrainedModel& model_;
   LiveReplica& live_;
   const Saving::Emit tell_ = [this](const observe::Event& e) { run_.sink.emit(e); };

@@ -5,27 +5,23 @@
 #include "base/error.h"
 #include "train/drawings.h"
 #include "train/measure.h"
-#include "train/open_data.h"
 
 namespace tutti::train {
 
 Evaluator::Evaluator(const RunContext& run, models::Model& model)
-    : run_(run),
-      model_(model),
-      samples_(open_samples(run.setup, Part::test)),
-      target_(target_of(run.config, run.info)) {}
+    : run_(run), model_(model), target_(target_of(run.config, run.info)) {}
 
 void Evaluator::evaluate(std::int64_t step, collectives::Communicator* all,
-                         const std::function<void()>& between_batches) {
+                         const std::function<void()>& before_batch) {
   if (run_.operators) run_.operators->listen();
   auto last_batch = Clock::now();
-  last_ = train::evaluate(model_, run_.info.measures, channels_last(run_.config), *samples_, all,
+  last_ = train::evaluate(model_, run_.info.measures, channels_last(run_.config), *run_.test, all,
                           [&](std::size_t batch, std::size_t batches) {
                             run_.say(fmt::format("evaluating, batch {} of {}", batch, batches));
                             const auto now = Clock::now();
                             if (run_.operators && batch > 1) run_.operators->after_pass(now - last_batch);
                             last_batch = now;
-                            between_batches();
+                            before_batch();
                           });
   if (run_.first()) save_drawings(model_, run_.config.out, step);
   run_.emit(observe::Evaluated{.step = step,

@@ -1,8 +1,7 @@
-// Evaluations of a run: when the model is tested, what came of it, and whether that was the target.
+// Evaluations of a run: what came of them, and whether that was the target.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
 
 #include "train/evaluate.h"
@@ -20,10 +19,9 @@ class Evaluator {
   void start() { since_ = Clock::now(); }
 
   // After `step` steps, whose number a user is told. A collective call of `all`, or, if null, this rank's
-  // alone. `between_batches` is called before each batch. Throws NonFinite where the loss is none, unless
-  // such steps are skipped.
-  void evaluate(std::int64_t step, collectives::Communicator* all,
-                const std::function<void()>& between_batches);
+  // alone. `before_batch` is called before each of its batches. Throws NonFinite where the loss is none,
+  // unless such steps are skipped.
+  void evaluate(std::int64_t step, collectives::Communicator* all, const std::function<void()>& before_batch);
 
   const std::optional<Evaluation>& last() const { return last_; }
   const std::optional<Target>& target() const { return target_; }
@@ -34,7 +32,6 @@ class Evaluator {
 
   const RunContext& run_;
   models::Model& model_;
-  const std::unique_ptr<data::Samples> samples_;
   const std::optional<Target> target_;
   Clock::time_point since_;
   std::optional<Evaluation> last_;

@@ -9,10 +9,10 @@
 
 namespace tutti::train {
 
-LiveReplica::LiveReplica(RunContext& run, const TrainedModel& model, std::function<void(Replica&)> on_new)
+LiveReplica::LiveReplica(RunContext& run, const TrainedModel& model, StepWork& work)
     : run_(run),
       model_(model),
-      on_new_(std::move(on_new)),
+      work_(work),
       before_replica_(run.workers.mark()),
       tuning_(tuning_of(run.config)),
       routing_({*model.network, run.strategy, tuning_, run.workers, run.config,
@@ -31,13 +31,18 @@ void LiveReplica::sum_over_workers(std::span<double> values) {
                           "batch norm");
 }
 
+LiveReplica::~LiveReplica() {
+  work_.detach();
+}
+
 void LiveReplica::make() {
+  work_.detach();
   replica_.reset();
   run_.workers.release(before_replica_);
   replica_.emplace(Surroundings{*model_.network, model_.phases, run_.strategy, tuning_,
                                 run_.config.bucket_bytes, run_.everyone, run_.workers, run_.trace},
                    routing_.by_rows());
-  on_new_(*replica_);
+  work_.attach(*replica_);
 }
 
 void LiveReplica::start(const std::function<std::vector<torch::Tensor>()>& rows_read) {

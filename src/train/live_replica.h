@@ -9,6 +9,7 @@
 #include "train/replica.h"
 #include "train/routing.h"
 #include "train/run_context.h"
+#include "train/step_work.h"
 #include "train/trained_model.h"
 
 namespace tutti::train {
@@ -17,8 +18,11 @@ namespace tutti::train {
 // outlives it.
 class LiveReplica {
  public:
-  // `on_new` hears of each replica before its exchange starts.
-  LiveReplica(RunContext& run, const TrainedModel& model, std::function<void(Replica&)> on_new);
+  // `work` trains each replica that is made, from before its exchange starts.
+  LiveReplica(RunContext& run, const TrainedModel& model, StepWork& work);
+  ~LiveReplica();
+  LiveReplica(const LiveReplica&) = delete;
+  LiveReplica& operator=(const LiveReplica&) = delete;
 
   // Everyone begins with the same weights: rank 0's, or the checkpoint's. `rows_read` says what the first
   // batch reads of each embedding.
@@ -51,7 +55,7 @@ class LiveReplica {
 
   RunContext& run_;
   const TrainedModel& model_;
-  const std::function<void(Replica&)> on_new_;
+  StepWork& work_;
   const collectives::Communicator::Mark before_replica_;
   exchange::Tuning tuning_;
   Routing routing_;

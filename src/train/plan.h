@@ -20,7 +20,6 @@ struct RunPlan {
 
   // Epochs and steps both count from 0 here.
   std::int64_t epoch_of(std::int64_t step) const { return step / steps_per_epoch; }
-  bool ends_epoch(std::int64_t steps_done) const { return steps_done % steps_per_epoch == 0; }
 };
 
 // What follows steps of a run, by its settings.

@@ -4,8 +4,8 @@ namespace tutti::train {
 
 using net::Request;
 
-Requests::Due Requests::after_step(std::int64_t done) {
-  Due due;
+Requests::Asked Requests::after_step(std::int64_t done) {
+  Asked due;
   if (gait_ == Gait::asynchronous) {
     if (first() && board_.asked(Request::stop) > 0) board_.decide(Request::stop, done);
     due.stop = board_.decided(Request::stop).has_value();

@@ -27,12 +27,12 @@ class Requests {
   Requests(const net::StatusBoard& board, Rank self, int workers, Gait gait, std::int64_t period = 1)
       : board_(board), self_(self), workers_(workers), gait_(gait), period_(period) {}
 
-  struct Due {
+  struct Asked {
     bool stop = false;  // save and end
     bool save = false;  // save and go on
   };
   // After step `done` of this worker, before the next begins. Never blocks.
-  Due after_step(std::int64_t done);
+  Asked after_step(std::int64_t done);
 
  private:
   bool first() const { return board_.first_left(workers_) == self_; }

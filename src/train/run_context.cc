@@ -13,23 +13,24 @@ std::unique_ptr<OperatorProgress> watch_operators(const config::TrainConfig& con
 
 }  // namespace
 
-RunContext::RunContext(const Setup& s, net::Transport& all, observe::EventSink& to,
+RunContext::RunContext(const Setup& its_setup, net::Transport& all_ranks, observe::EventSink& its_sink,
                        net::Transport* neighbours)
-    : setup(s),
-      config(s.config),
-      sink(to),
-      operators(watch_operators(config, all)),
+    : setup(its_setup),
+      config(its_setup.config),
+      sink(its_sink),
+      operators(watch_operators(config, all_ranks)),
       info(models::find_model(config.model, config.loss)),
       strategy(exchange::find_strategy(config.strategy)),
       asynchronous(strategy.asynchronous || config.backup_workers > 0),
       together(!asynchronous && !strategy.drifts),
       training(open_samples(setup, Part::training)),
+      test(open_samples(setup, Part::test)),
       plan(make_plan(config, training->size())),
-      everyone(all),
-      group_(all, config.workers),
+      everyone(all_ranks),
+      group_(all_ranks, config.workers),
       workers(neighbours != nullptr ? *neighbours : static_cast<net::Transport&>(group_),
               exchange::algorithm_of(strategy, config.algorithm)),
-      trace(config.trace, all.rank()) {}
+      trace(config.trace, all_ranks.rank()) {}
 
 data::LoaderPlan RunContext::loading() const {
   const std::int64_t first = setup.first_step;

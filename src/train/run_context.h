@@ -24,9 +24,9 @@ namespace tutti::train {
 // Made first and ended last, on the thread that trains; setup, transports and sink outlive it.
 class RunContext {
  public:
-  // `everyone` are workers and servers; `neighbours`, if given, is how the workers of this host reach each
+  // `all_ranks` are workers and servers; `neighbours`, if given, is how the workers of this host reach each
   // other. Throws DataError.
-  RunContext(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
+  RunContext(const Setup& its_setup, net::Transport& all_ranks, observe::EventSink& its_sink,
              net::Transport* neighbours);
 
   const Setup& setup;
@@ -39,6 +39,7 @@ class RunContext {
   const bool asynchronous;  // workers do not keep step
   const bool together;      // they do, and all have the same parameters after each
   const std::unique_ptr<data::Samples> training;
+  const std::unique_ptr<data::Samples> test;
   const RunPlan plan;
   net::Transport& everyone;
 

@@ -32,7 +32,7 @@ class StepLog {
   void add(const Step& step);
 
   const StepSeries& series() const { return series_; }
-  // Bytes, memory and digests of parameters are for the caller to add. Ends the log.
+  // Bytes, memory, skipped steps and the digest of parameters are for the caller to add. Ends the log.
   RankReport report();
 
  private:

@@ -23,9 +23,13 @@ StepWork::StepWork(RunContext& run, const std::vector<models::Phase>& phases)
       passes_({run.config, fields_of(run.setup), phases, run.plan.micro_batch, run.workers.world(),
                run.rank(), run.trace}) {}
 
+void StepWork::detach() {
+  pacer_.reset();
+  replica_ = nullptr;
+}
+
 void StepWork::attach(Replica& replica) {
   replica_ = &replica;
-  pacer_.reset();
   if (run_.config.pace_ms > 0) {
     const std::chrono::duration<double, std::milli> step(run_.config.pace_ms * slowdown_);
     pacer_.emplace(replica.buckets, replica.tables, std::chrono::duration_cast<Clock::duration>(step),

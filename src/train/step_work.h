@@ -17,8 +17,9 @@ class StepWork {
  public:
   StepWork(RunContext& run, const std::vector<models::Phase>& phases);
 
-  // From now on this replica is trained: its exchange hears of its gradients. It outlives the next call.
+  // From now on this replica is trained: its exchange hears of its gradients. detach() comes before its end.
   void attach(Replica& replica);
+  void detach();
 
   // Before the first step that is paced: computes one that does not count, to learn where in a step each
   // gradient comes.

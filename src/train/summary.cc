@@ -113,13 +113,14 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
       {"samples_sha256", to_hex(order.digest())},
       {"machine", observe::describe_machine()},
       {"config", config},
-      {"version", kVersion},
-      {"parameter_bytes", run.parameters * static_cast<std::int64_t>(sizeof(float))},
-      {"data_sha256", run.setup.data_sha256},
-      {"checkpoint_hold_ms", run.checkpoint_hold_ms},
-      {"checkpoint_copy_ms", run.checkpoint_copy_ms},
-      {"dropped_workers", nlohmann::json::array()},
-      {"restarts", run.setup.restarts.size()}};
+      {"version", kVersion}};
+  s.update(run.exchange);
+  s["parameter_bytes"] = run.parameters * static_cast<std::int64_t>(sizeof(float));
+  s["data_sha256"] = run.setup.data_sha256;
+  s["checkpoint_hold_ms"] = run.checkpoint_hold_ms;
+  s["checkpoint_copy_ms"] = run.checkpoint_copy_ms;
+  s["restarts"] = run.setup.restarts.size();
+  s["dropped_workers"] = nlohmann::json::array();
   for (const Rank r : run.dropped_workers) s["dropped_workers"].push_back(to_int(r));
   if (!run.setup.restarts.empty()) s["restart_causes"] = run.setup.restarts;
   if (!run.skips_together) {
@@ -140,7 +141,6 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
     s["time_to_target_seconds"] = nullptr;
     if (run.seconds_to_target) s["time_to_target_seconds"] = *run.seconds_to_target;
   }
-  s.update(run.exchange);
   return s;
 }
 

@@ -67,7 +67,7 @@ struct RunRecord {
   double checkpoint_hold_ms = 0;
   double checkpoint_copy_ms = 0;
   std::vector<Rank> dropped_workers = {};
-  nlohmann::json exchange = nlohmann::json::object();  // what the architecture has to tell
+  nlohmann::json exchange = nlohmann::json::object();  // what exchange and routing have to tell
 };
 
 // What workers that skip steps on their own have not told yet: a line for each but rank 0.

@@ -34,6 +34,33 @@ TEST(Summary, RatesAreOfTheStepsMadeHereInTheTimeOfTheSlowest) {
   EXPECT_DOUBLE_EQ(s["train_loss"], 1);
 }
 
+TEST(Summary, WhoSkippedStepsAloneIsNamedButForRankZeroWhichHasSaidSo) {
+  const std::vector<RankReport> ranks = {{.rank = 0, .skipped_steps = 2, .first_skipped = "step 3"},
+                                         {.rank = 1},
+                                         {.rank = 3, .skipped_steps = 5, .first_skipped = "step 4: nan"}};
+  EXPECT_EQ(who_skipped(ranks), std::vector<std::string>{"rank 3 skipped 5 steps; the first, step 4: nan"});
+}
+
+TEST(Summary, TellsOfDeadWorkersRestartsAndTheExchange) {
+  train::Setup setup;
+  setup.restarts = {{.because = "rank 1 was killed", .from_step = 20}};
+  const RunPlan plan;
+  const StepSeries series;
+  const auto s = make_summary({.setup = setup,
+                               .plan = plan,
+                               .series = series,
+                               .parameters = 10,
+                               .dropped_workers = {Rank{2}},
+                               .exchange = {{"bytes_sent_per_server", 77}, {"staleness", {1, 2}}}},
+                              {RankReport{}});
+  EXPECT_EQ(s["dropped_workers"], nlohmann::json({2}));
+  EXPECT_EQ(s["restarts"], 1);
+  EXPECT_EQ(s["restart_causes"][0]["because"], "rank 1 was killed");
+  EXPECT_EQ(s["parameter_bytes"], 40);
+  EXPECT_EQ(s["bytes_sent_per_server"], 77) << "the exchange knows better";
+  EXPECT_EQ(s["staleness"], nlohmann::json({1, 2}));
+}
+
 TEST(Summary, StepsSkippedByAllCountOnceAndThoseOfEachWorkerAddUp) {
   EXPECT_EQ(summary_of(true)["skipped_steps"], 3);
   EXPECT_EQ(summary_of(false)["skipped_steps"], 7);

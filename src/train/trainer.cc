@@ -24,7 +24,7 @@ class Trainer {
     data::Loader loader(*run_.training, run_.loading());
     run_.say("waiting for the first samples");
     if (loader.has_next()) next_ = loader.next();  // a run that was killed at its end has no step left
-    begin();
+    start_run();
     while (!over_ && exchange().steps_done() < run_.plan.total_steps && (next_ || loader.has_next())) {
       auto begin = Clock::now();
       const data::Batch batch = next_ ? *std::exchange(next_, std::nullopt) : loader.next();
@@ -36,14 +36,14 @@ class Trainer {
       step(batch, loader, begin);
       after_step();
     }
-    return end();
+    return end_run();
   }
 
  private:
   exchange::Architecture& exchange() { return live_.exchange(); }
   exchange::Updater& updater() { return live_.replica().updater; }
 
-  void begin() {
+  void start_run() {
     live_.start([&] { return model_.network->rows_read(work_.tensors_of(*next_)); });
     if (run_.first() || survives_workers(run_.config)) initial_sha256_ = live_.digest();
     run_.emit(observe::RunStarted{run_.setup.first_step, run_.plan.total_steps,
@@ -120,7 +120,7 @@ class Trainer {
     return over_;
   }
 
-  nlohmann::json end() {
+  nlohmann::json end_run() {
     run_.say("ending the training");
     // Replicas that differ stay as they are for the run to go on with them, and those that ended equal are
     // equal.
@@ -209,7 +209,7 @@ class Trainer {
   RunContext run_;
   const TrainedModel model_{run_};
   StepWork work_{run_, model_.phases};
-  LiveReplica live_{run_, model_, [this](Replica& r) { work_.attach(r); }};
+  LiveReplica live_{run_, model_, work_};
   Evaluator evaluator_{run_, *model_.network};
   Skips skips_{model_.buffers, run_.together ? &run_.workers : nullptr,
                [this](std::string line) { run_.note(std::move(line)); }};
