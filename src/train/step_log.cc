@@ -1,5 +1,6 @@
 #include "train/step_log.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace tutti::train {
@@ -14,8 +15,10 @@ void StepLog::add(const Step& s) {
   series_.samples += static_cast<std::int64_t>(s.batch.count);
   order_.update(std::as_bytes(s.batch.samples));
   const auto index = static_cast<std::int64_t>(s.batch.step);
-  run_.emit(observe::StepDone{.step = run_.strategy.asynchronous ? s.steps_done : index + 1,
-                              .total_steps = run_.plan.total_steps,
+  const std::int64_t total = run_.plan.total_steps;
+  // A gradient that was on its way when another worker's ended the run belongs to no step after the last.
+  run_.emit(observe::StepDone{.step = run_.strategy.asynchronous ? std::min(s.steps_done, total) : index + 1,
+                              .total_steps = total,
                               .epoch = run_.plan.epoch_of(index) + 1,
                               .samples = static_cast<std::int64_t>(s.batch.global_count),
                               .loss = s.loss.value_or(0),
