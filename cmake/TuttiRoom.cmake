@@ -1,10 +1,17 @@
 # One room = one folder = one static library tutti_<room> = one namespace tutti::<room>.
 #
-#   tutti_room(net SOURCES a.cc b.cc DEPS base TESTS a_test.cc MULTIPROC b_multiproc_test.cc LIBRARIES fmt::fmt)
+#   tutti_room(net DEPS base LIBRARIES Boost::headers)
 #
-# ALONE are files whose local names are those of others, too: they are not compiled together with them (CMAKE_UNITY_BUILD).
-# DEPS are rooms, and are checked against script/rooms.txt by script/check-rooms; LIBRARIES come from outside.
-# TESTS become one program, net_test, and run with label "unit"; MULTIPROC net_multiproc_test, with label "multiproc".
+# A room finds its files by itself, by their names:
+#   x_test.cc            becomes a part of net_test, which runs with label "unit";
+#   x_multiproc_test.cc  of net_multiproc_test, with label "multiproc";
+#   x_fuzz.cc            becomes fuzz_x, a libFuzzer program, where TUTTI_FUZZ asks for them;
+#   x_fixture.cc         is for a test that builds it itself;
+#   every other .cc      is a part of the library.
+#
+# DEPS are rooms, and are checked against script/rooms.txt by script/check-rooms; LIBRARIES come from outside; GENERATED are
+# sources that the build writes. EXCEPT are files that the room does not take. ALONE are files whose local names are those of
+# others, too: they are not compiled together with them (CMAKE_UNITY_BUILD).
 
 find_program(TUTTI_CCACHE ccache)
 if(TUTTI_CCACHE)
@@ -48,37 +55,43 @@ function(tutti_test name label)
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${suites})
 endfunction()
 
-# tutti_fuzz(room name...): name_fuzz.cc becomes fuzz_name, a libFuzzer program, where TUTTI_FUZZ asks for them.
-function(tutti_fuzz room)
-  if(TUTTI_FUZZ)
-    foreach(name IN LISTS ARGN)
-      add_executable(fuzz_${name} ${name}_fuzz.cc)
-      target_link_libraries(fuzz_${name} PRIVATE tutti_${room})
-      target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
-      set_target_properties(fuzz_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
-      add_dependencies(fuzzers fuzz_${name})
-    endforeach()
-  endif()
-endfunction()
-
 function(tutti_room room)
-  cmake_parse_arguments(ARG "BY_SUITE" "" "SOURCES;DEPS;LIBRARIES;TESTS;MULTIPROC;ALONE" ${ARGN})
-  set(by_suite)
-  if(ARG_BY_SUITE)
-    set(by_suite BY_SUITE)
-  endif()
+  cmake_parse_arguments(ARG "BY_SUITE" "" "DEPS;LIBRARIES;GENERATED;EXCEPT;ALONE" ${ARGN})
+  file(GLOB files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cc */*.cc)
+  list(REMOVE_ITEM files "" ${ARG_EXCEPT})
+  foreach(kind multiproc_test test fuzz fixture)
+    set(${kind}_files ${files})
+    list(FILTER ${kind}_files INCLUDE REGEX "_${kind}\\.cc$")
+    list(FILTER files EXCLUDE REGEX "_${kind}\\.cc$")
+  endforeach()
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+
   set(target tutti_${room})
-  add_library(${target} STATIC ${ARG_SOURCES})
+  add_library(${target} STATIC ${files} ${ARG_GENERATED})
   target_link_libraries(${target} PUBLIC tutti_flags ${ARG_LIBRARIES})
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   foreach(dep IN LISTS ARG_DEPS)
     target_link_libraries(${target} PUBLIC tutti_${dep})
   endforeach()
-  if(GTest_FOUND AND ARG_TESTS)
-    tutti_test(${room}_test unit ${by_suite} SOURCES ${ARG_TESTS} LIBRARIES ${target})
+
+  if(GTest_FOUND AND test_files)
+    set(by_suite)
+    if(ARG_BY_SUITE)
+      set(by_suite BY_SUITE)
+    endif()
+    tutti_test(${room}_test unit ${by_suite} SOURCES ${test_files} LIBRARIES ${target})
   endif()
-  if(GTest_FOUND AND ARG_MULTIPROC)
-    tutti_test(${room}_multiproc_test multiproc SOURCES ${ARG_MULTIPROC} LIBRARIES ${target})
+  if(GTest_FOUND AND multiproc_test_files)
+    tutti_test(${room}_multiproc_test multiproc SOURCES ${multiproc_test_files} LIBRARIES ${target})
+  endif()
+  if(TUTTI_FUZZ)
+    foreach(file IN LISTS fuzz_files)
+      string(REPLACE "_fuzz.cc" "" name ${file})
+      add_executable(fuzz_${name} ${file})
+      target_link_libraries(fuzz_${name} PRIVATE ${target})
+      target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+      set_target_properties(fuzz_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+      add_dependencies(fuzzers fuzz_${name})
+    endforeach()
   endif()
 endfunction()
