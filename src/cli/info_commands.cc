@@ -7,6 +7,7 @@
 #include "base/process.h"
 #include "base/version.h"
 #include "cli/command.h"
+#include "collectives/algorithms.h"
 #include "config/environment.h"
 #include "data/catalogue.h"
 #include "emulate/cluster.h"
@@ -56,6 +57,8 @@ int doctor() {
   for (const auto& s : exchange::all_strategies())
     strategies += fmt::format("{}{}", strategies.empty() ? "" : ", ", s.name);
   line("strategies", strategies);
+  for (const auto& a : collectives::algorithms())
+    line("all-reduce", fmt::format("{}: {}", a.name, a.summary));
   for (const auto& info : data::datasets()) {
     try {
       line("data",

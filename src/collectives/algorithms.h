@@ -1,11 +1,32 @@
-// Inside this room: one function per algorithm, and what they build rounds with.
+// The table of algorithms: what each is called, its rounds, and which calls it can serve.
+//
+// A new one is a file, with a function that describes it, and a line in algorithms.inc.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
 
+#include "collectives/reduce.h"
 #include "collectives/schedule.h"
 
 namespace tutti::collectives {
+
+struct WorkInPlace;
+
+// How what a call moves gets from rank to rank: read where it lies, in memory that all of them map; as
+// messages through such memory; or as messages over links.
+enum class Path { in_place, shared_memory, network };
+
+struct Call {
+  Operation operation{};
+  ReduceOp op{};
+  std::uint64_t bytes = 0;
+  int world = 1;
+  Path path{};
+};
 
 // What make_schedule was asked for. Never a barrier, and world > 1: make_schedule settles these for all
 // algorithms.
@@ -17,10 +38,34 @@ struct Task {
   int root = 0;
 };
 
-Schedule ring(const Task& task);
-Schedule direct(const Task& task);
-Schedule halving_doubling(const Task& task);
-Schedule tree(const Task& task);
+// Runs a work in place from a count of ticks; returns the count after it (executor.h).
+using RunInPlace = std::uint64_t(const WorkInPlace& work, std::uint64_t clock);
+RunInPlace run_in_place;
+
+struct AlgorithmInfo {
+  std::string_view name;                        // as people write it
+  std::string_view summary;                     // one line for help
+  Schedule (*schedule)(const Task&) = nullptr;  // of one rank
+  enum class Runs { anywhere, by_messages, in_place } runs = Runs::anywhere;
+  bool all_reduce_only = false;  // and barriers
+  // Whether it can serve a call that fits all this; nullptr: any.
+  bool (*can_serve)(const Call&) = nullptr;
+  // In place. One of its own instead of the rounds divides averages, too; the schedule then only tells who
+  // reads what.
+  RunInPlace* in_place = run_in_place;
+};
+
+// In the order of Algorithm.
+std::span<const AlgorithmInfo> algorithms();
+const AlgorithmInfo& info_of(Algorithm algorithm);
+std::string_view name_of(Algorithm algorithm);
+
+bool serves(Algorithm algorithm, const Call& call);
+
+// Nothing for "auto", which leaves it to choose(). Throws ConfigError that lists the names.
+std::optional<Algorithm> parse_algorithm(std::string_view text);
+
+// ---- what their files build rounds with ----
 
 enum class Arrival { replace, combine };
 

@@ -1,7 +1,5 @@
 #include "collectives/choose.h"
 
-#include <algorithm>
-
 #include "base/bytes.h"
 #include "base/error.h"
 
@@ -13,49 +11,53 @@ namespace {
 // and less traffic is.
 constexpr std::uint64_t kLatencyBytes = std::uint64_t{32} * 1024;
 
-constexpr Algorithm kAlgorithms[] = {Algorithm::ring, Algorithm::direct, Algorithm::halving_doubling,
-                                     Algorithm::tree};
-
 bool has_root(Operation operation) {
   return operation == Operation::broadcast || operation == Operation::reduce;
 }
 
-Choice choose_on_network(Operation operation, std::uint64_t bytes, int world) {
-  if (operation == Operation::barrier) {
-    return {Algorithm::halving_doubling,
-            fmt::format("a barrier moves no data: fewest rounds for {} ranks", world)};
+Choice choose_in_place(const Call& call) {
+  if (serves(Algorithm::one_shot, call)) {
+    return {Algorithm::one_shot, fmt::format("shared memory, {}: everyone reads all of it after one wait",
+                                             human_bytes(call.bytes))};
+  }
+  if (serves(Algorithm::one_pass, call)) {
+    return {Algorithm::one_pass, "shared memory: one pass over everyone's buffers"};
+  }
+  return {Algorithm::direct, "shared memory: everyone reads what it needs where it lies"};
+}
+
+Choice choose_on_network(const Call& call) {
+  const bool tiny = call.bytes <= kTinyBytes && serves(Algorithm::recursive_doubling, call);
+  if (call.operation == Operation::barrier) {
+    return {tiny ? Algorithm::recursive_doubling : Algorithm::halving_doubling,
+            fmt::format("a barrier moves no data: fewest rounds for {} ranks", call.world)};
   }
   // A ring moves one rank's part in a round; so does each link of a chain, nearly.
-  const bool small = bytes / static_cast<std::uint64_t>(world) < kLatencyBytes;
-  const std::string each = fmt::format("{} over {} ranks", human_bytes(bytes), world);
+  const bool small = call.bytes / static_cast<std::uint64_t>(call.world) < kLatencyBytes;
+  const std::string each = fmt::format("{} over {} ranks", human_bytes(call.bytes), call.world);
   if (!small) {
     return {Algorithm::ring,
-            each + (has_root(operation) ? " is bandwidth-bound: pieces follow each other in a chain"
-                                        : " is bandwidth-bound: least traffic, neighbours only")};
+            each + (has_root(call.operation) ? " is bandwidth-bound: pieces follow each other in a chain"
+                                             : " is bandwidth-bound: least traffic, neighbours only")};
   }
-  const bool whole = operation == Operation::all_reduce && bytes <= kTinyBytes;
-  return {has_root(operation) ? Algorithm::tree : Algorithm::halving_doubling,
-          each + (whole ? " is latency-bound: log2 N rounds" : " is latency-bound: log2 N rounds each way")};
+  if (tiny) return {Algorithm::recursive_doubling, each + " is latency-bound: log2 N rounds"};
+  return {has_root(call.operation) ? Algorithm::tree : Algorithm::halving_doubling,
+          each + " is latency-bound: log2 N rounds each way"};
 }
 
 }  // namespace
 
-Choice choose(Operation operation, std::uint64_t bytes, int world, Medium medium) {
-  TUTTI_CHECK(world >= 1, "world {}", world);
-  if (world == 1) return {Algorithm::direct, "one rank alone: nothing to exchange"};
-  if (medium == Medium::memory) return {Algorithm::direct, "shared memory: one pass over everyone's buffers"};
-  if (world == 2) return {Algorithm::direct, "two ranks: a ring's traffic in the fewest rounds"};
-  return choose_on_network(operation, bytes, world);
-}
-
-std::optional<Algorithm> parse_algorithm(std::string_view text) {
-  if (text == "auto") return std::nullopt;
-  const auto* const found =
-      std::ranges::find_if(kAlgorithms, [&](Algorithm a) { return name_of(a) == text; });
-  if (found != std::ranges::end(kAlgorithms)) return *found;
-  std::string names = "auto";
-  for (const Algorithm a : kAlgorithms) names += fmt::format(", {}", name_of(a));
-  throw ConfigError(fmt::format("no algorithm is called '{}'; there are {}", text, names));
+Choice choose(const Call& call) {
+  TUTTI_CHECK(call.world >= 1, "world {}", call.world);
+  if (call.world == 1) return {Algorithm::direct, "one rank alone: nothing to exchange"};
+  if (call.path == Path::in_place) return choose_in_place(call);
+  if (call.world == 2 && serves(Algorithm::recursive_doubling, call)) {
+    return {Algorithm::recursive_doubling,
+            "two ranks: they swap all they have, a ring's traffic in one round"};
+  }
+  if (call.world == 2) return {Algorithm::direct, "two ranks: a ring's traffic in the fewest rounds"};
+  if (call.path == Path::shared_memory) return {Algorithm::direct, "shared memory: the fewest rounds"};
+  return choose_on_network(call);
 }
 
 }  // namespace tutti::collectives

@@ -10,54 +10,72 @@ namespace {
 constexpr Operation kOperations[] = {Operation::all_reduce, Operation::reduce_scatter, Operation::all_gather,
                                      Operation::broadcast,  Operation::reduce,         Operation::barrier};
 
-TEST(Choose, SharedMemoryIsAlwaysDirect) {
+Choice of_sum(Operation operation, std::uint64_t bytes, int world, Path path) {
+  return choose({operation, ReduceOp::average, bytes, world, path});
+}
+
+TEST(Choose, InSharedMemoryEveryoneReadsWhatItNeeds) {
   for (const Operation operation : kOperations) {
-    for (const std::uint64_t bytes : {0U, 64U, 1U << 30}) {
-      const Choice choice = choose(operation, bytes, 8, Medium::memory);
-      EXPECT_EQ(choice.algorithm, Algorithm::direct);
+    const bool for_all = operation == Operation::all_reduce || operation == Operation::barrier;
+    for (const std::uint64_t bytes : {0U, 1024U, 1025U, 1U << 30}) {
+      const Choice choice = of_sum(operation, bytes, 8, Path::in_place);
+      const auto best = bytes * 8 <= 8192 ? Algorithm::one_shot : Algorithm::one_pass;
+      EXPECT_EQ(choice.algorithm, for_all ? best : Algorithm::direct) << bytes;
       EXPECT_NE(choice.reason.find("shared memory"), std::string::npos);
     }
+    if (for_all) continue;
+    EXPECT_EQ(of_sum(operation, 64, 8, Path::shared_memory).algorithm, Algorithm::direct);
   }
 }
 
-TEST(Choose, OneAndTwoRanksAreDirectOnANetwork) {
-  for (const Operation operation : kOperations) {
-    EXPECT_EQ(choose(operation, 1U << 26, 1, Medium::network).algorithm, Algorithm::direct);
-    EXPECT_EQ(choose(operation, 1U << 26, 2, Medium::network).algorithm, Algorithm::direct);
+TEST(Choose, TwoRanksSwapWhatTheyAddUpAndAreDirectElse) {
+  for (const Path path : {Path::network, Path::shared_memory}) {
+    for (const Operation operation : kOperations) {
+      const bool for_all = operation == Operation::all_reduce || operation == Operation::barrier;
+      EXPECT_EQ(of_sum(operation, 1U << 26, 1, path).algorithm, Algorithm::direct);
+      EXPECT_EQ(of_sum(operation, 1U << 26, 2, path).algorithm,
+                for_all ? Algorithm::recursive_doubling : Algorithm::direct);
+    }
+    EXPECT_EQ(choose({Operation::all_reduce, ReduceOp::max, 64, 2, path}).algorithm, Algorithm::direct)
+        << "the greatest of -0 and 0 depends on their order";
   }
 }
 
 TEST(Choose, LargeBuffersGoRound) {
   for (const Operation operation : {Operation::all_reduce, Operation::all_gather, Operation::broadcast}) {
-    EXPECT_EQ(choose(operation, 1U << 26, 8, Medium::network).algorithm, Algorithm::ring);
+    EXPECT_EQ(of_sum(operation, 1U << 26, 8, Path::network).algorithm, Algorithm::ring);
   }
-  EXPECT_EQ(choose(Operation::all_reduce, 1U << 26, 8, Medium::network).reason,
+  EXPECT_EQ(of_sum(Operation::all_reduce, 1U << 26, 8, Path::network).reason,
             "64.0 MiB over 8 ranks is bandwidth-bound: least traffic, neighbours only");
 }
 
 TEST(Choose, SmallBuffersTakeFewRounds) {
-  EXPECT_EQ(choose(Operation::all_reduce, 4097, 8, Medium::network).algorithm, Algorithm::halving_doubling);
-  EXPECT_EQ(choose(Operation::all_reduce, 4097, 8, Medium::network).reason,
-            "4.0 KiB over 8 ranks is latency-bound: log2 N rounds each way");
-  EXPECT_EQ(choose(Operation::all_reduce, 4096, 8, Medium::network).reason,
-            "4.0 KiB over 8 ranks is latency-bound: log2 N rounds");
-  EXPECT_EQ(choose(Operation::broadcast, 4096, 8, Medium::network).algorithm, Algorithm::tree);
-  EXPECT_EQ(choose(Operation::barrier, 0, 8, Medium::network).algorithm, Algorithm::halving_doubling);
-  EXPECT_EQ(choose(Operation::reduce, 4096, 8, Medium::network).reason,
+  const auto halving = of_sum(Operation::all_reduce, 4097, 8, Path::network);
+  EXPECT_EQ(halving.algorithm, Algorithm::halving_doubling);
+  EXPECT_EQ(halving.reason, "4.0 KiB over 8 ranks is latency-bound: log2 N rounds each way");
+  const auto doubling = of_sum(Operation::all_reduce, 4096, 8, Path::network);
+  EXPECT_EQ(doubling.algorithm, Algorithm::recursive_doubling);
+  EXPECT_EQ(doubling.reason, "4.0 KiB over 8 ranks is latency-bound: log2 N rounds");
+  EXPECT_EQ(choose({Operation::all_reduce, ReduceOp::min, 4096, 8, Path::network}).algorithm,
+            Algorithm::halving_doubling);
+  EXPECT_EQ(of_sum(Operation::broadcast, 4096, 8, Path::network).algorithm, Algorithm::tree);
+  EXPECT_EQ(choose({Operation::barrier, ReduceOp::max, 4, 8, Path::network}).algorithm,
+            Algorithm::recursive_doubling);
+  EXPECT_EQ(of_sum(Operation::reduce, 4096, 8, Path::network).reason,
             "4.0 KiB over 8 ranks is latency-bound: log2 N rounds each way");
 }
 
 TEST(Choose, WhatIsSmallGrowsWithTheWorld) {
-  EXPECT_EQ(choose(Operation::all_reduce, 512 * 1024, 8, Medium::network).algorithm, Algorithm::ring);
-  EXPECT_EQ(choose(Operation::all_reduce, 512 * 1024, 64, Medium::network).algorithm,
+  EXPECT_EQ(of_sum(Operation::all_reduce, 512 * 1024, 8, Path::network).algorithm, Algorithm::ring);
+  EXPECT_EQ(of_sum(Operation::all_reduce, 512 * 1024, 64, Path::network).algorithm,
             Algorithm::halving_doubling);
 }
 
 TEST(ParseAlgorithm, ReadsWhatNameOfWrites) {
-  for (const Algorithm a :
-       {Algorithm::ring, Algorithm::direct, Algorithm::halving_doubling, Algorithm::tree}) {
-    EXPECT_EQ(parse_algorithm(name_of(a)), a);
+  for (std::size_t i = 0; i < algorithms().size(); ++i) {
+    EXPECT_EQ(parse_algorithm(algorithms()[i].name), static_cast<Algorithm>(i));
   }
+  EXPECT_EQ(parse_algorithm("halving-doubling"), Algorithm::halving_doubling);
   EXPECT_EQ(parse_algorithm("auto"), std::nullopt);
 }
 
@@ -67,7 +85,8 @@ TEST(ParseAlgorithm, ListsTheNamesWhenItRefuses) {
     FAIL();
   } catch (const ConfigError& e) {
     EXPECT_STREQ(e.what(),
-                 "no algorithm is called 'rign'; there are auto, ring, direct, halving-doubling, tree");
+                 "no algorithm is called 'rign'; there are auto, ring, direct, halving-doubling, tree, "
+                 "recursive-doubling, one-pass, one-shot");
   }
 }
 

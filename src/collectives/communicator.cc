@@ -86,17 +86,33 @@ void Communicator::barrier(std::string_view label) {
 }
 
 Choice Communicator::choice(Operation operation, std::uint64_t bytes) const {
-  if (algorithm_) return {*algorithm_, "asked for"};
-  return choose(operation, bytes, world(),
-                transport_.peer_memory() != nullptr ? Medium::memory : Medium::network);
+  return choice({operation, ReduceOp::average, bytes, world(),
+                 transport_.peer_memory() != nullptr ? Path::in_place : Path::network});
 }
 
-bool Communicator::in_arena(const Buffer& buffer) const {
+Choice Communicator::choice(const Call& call) const {
+  if (!algorithm_) return choose(call);
+  if (serves(*algorithm_, call)) return {*algorithm_, "asked for"};
+  Choice other = choose(call);
+  other.reason += fmt::format("; {} does not do this", name_of(*algorithm_));
+  return other;
+}
+
+// Kept, because reasons are put into words.
+Algorithm Communicator::algorithm_for(const Call& call) {
+  const auto key = std::tuple(call.operation, call.op, call.bytes, call.path);
+  const auto found = chosen_.find(key);
+  if (found != chosen_.end()) return found->second;
+  return chosen_.emplace(key, choice(call).algorithm).first->second;
+}
+
+Path Communicator::path_of(const Buffer& buffer) const {
   net::PeerMemory* shared = transport_.peer_memory();
-  if (shared == nullptr) return false;
+  if (shared == nullptr) return Path::network;
   const auto arena = shared->arena(rank());
   const auto* p = static_cast<const std::byte*>(buffer.data);
-  return p >= arena.data() && p < arena.data() + arena.size();
+  const bool inside = p >= arena.data() && p < arena.data() + arena.size();
+  return inside ? Path::in_place : Path::shared_memory;
 }
 
 const Communicator::Plan& Communicator::plan(Operation operation, Algorithm algorithm, const Buffer& buffer,
@@ -107,18 +123,13 @@ const Communicator::Plan& Communicator::plan(Operation operation, Algorithm algo
   Plan plan;
   plan.schedule = make_schedule(operation, algorithm, rank(), world(), buffer.count, root);
   plan.sent_elements = elements_sent(plan.schedule);
-  const bool reduces_for_all = operation == Operation::all_reduce || operation == Operation::barrier;
-  plan.one_pass = reduces_for_all && algorithm == Algorithm::direct;
-  const bool tiny = algorithm == Algorithm::halving_doubling && buffer.bytes() <= kTinyBytes;
-  plan.doubling = reduces_for_all && (tiny || (algorithm == Algorithm::direct && world() == 2));
   return plans_.emplace(key, std::move(plan)).first->second;
 }
 
 // A large buffer goes in segments: what one round has brought is still in the cache, and in the sockets'
 // buffers, when the next takes it up. Not where a rank's part is a part of the whole buffer.
-void Communicator::run_in_segments(Operation operation, Buffer buffer, ReduceOp op, Rank root,
-                                   const net::Activity& doing) {
-  const Algorithm algorithm = choice(operation, buffer.bytes()).algorithm;
+void Communicator::run_in_segments(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op,
+                                   Rank root, const net::Activity& doing) {
   const bool whole = operation == Operation::reduce_scatter || operation == Operation::all_gather;
   const std::size_t size = size_of(buffer.type);
   const std::size_t most = kMessage * static_cast<std::size_t>(world()) / size;
@@ -127,48 +138,42 @@ void Communicator::run_in_segments(Operation operation, Buffer buffer, ReduceOp 
     const Chunk part = equal_part(buffer.count, static_cast<int>(segments), static_cast<int>(i));
     const Buffer segment{static_cast<std::byte*>(buffer.data) + part.first * size, part.count, buffer.type};
     const Plan& plan = this->plan(operation, algorithm, segment, root);
-    const Work work{plan.schedule, segment, op, doing};
-    // The least of -0 and 0 depends on their order; a sum does not, nor does a barrier's number.
-    const bool commutes = op == ReduceOp::sum || op == ReduceOp::average || operation == Operation::barrier;
-    if (plan.doubling && commutes) {
-      bytes_sent_ += bytes_sent_by_doubling(rank(), world(), segment.bytes());
-      all_reduce_by_doubling(transport_, work, scratch_);
-    } else {
-      bytes_sent_ += plan.sent_elements * size;
-      run_by_messages(transport_, work, scratch_);
-    }
+    bytes_sent_ += plan.sent_elements * size;
+    run_by_messages(transport_, {plan.schedule, segment, op, doing}, scratch_);
   }
+}
+
+void Communicator::run_in_arena(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op,
+                                Rank root, const net::Activity& doing) {
+  const Plan& plan = this->plan(operation, algorithm, buffer, root);
+  bytes_sent_ += plan.sent_elements * size_of(buffer.type);
+  net::PeerMemory& memory = *transport_.peer_memory();
+  const auto place_of = [&](const void* p) {
+    return static_cast<std::size_t>(static_cast<const std::byte*>(p) - memory.arena(rank()).data());
+  };
+  const WorkInPlace work{{plan.schedule, buffer, op, doing},
+                         memory,
+                         rank(),
+                         world(),
+                         ++works_,
+                         make_announcement(operation, algorithm, buffer, op, root, place_of(buffer.data)),
+                         place_of(copies_.data())};
+  clock_ = info_of(algorithm).in_place(work, clock_);
 }
 
 void Communicator::run(Operation operation, Buffer buffer, ReduceOp op, Rank root, std::string_view label) {
   TUTTI_CHECK(to_int(root) >= 0 && to_int(root) < world(), "root {}", to_int(root));
   if (world() == 1) return;
   const net::Activity doing{name_of(operation), label};
-  if (!in_arena(buffer)) {
-    run_in_segments(operation, buffer, op, root, doing);
+  const Path path = path_of(buffer);
+  const Algorithm algorithm = algorithm_for({operation, op, buffer.bytes(), world(), path});
+  if (path == Path::in_place) {
+    run_in_arena(operation, algorithm, buffer, op, root, doing);
   } else {
-    const Algorithm algorithm = choice(operation, buffer.bytes()).algorithm;
-    const Plan& plan = this->plan(operation, algorithm, buffer, root);
-    const bool at_once = plan.one_pass && one_shot(buffer.bytes(), world());
-    bytes_sent_ += at_once ? buffer.bytes() * static_cast<std::size_t>(world() - 1)
-                           : plan.sent_elements * size_of(buffer.type);
-    net::PeerMemory& memory = *transport_.peer_memory();
-    const auto place =
-        static_cast<std::size_t>(static_cast<std::byte*>(buffer.data) - memory.arena(rank()).data());
-    const WorkInPlace work{{plan.schedule, buffer, op, doing},
-                           memory,
-                           rank(),
-                           world(),
-                           ++works_,
-                           make_announcement(operation, algorithm, buffer, op, root, place)};
-    if (plan.one_pass) {
-      const auto copies_at = static_cast<std::size_t>(copies_.data() - memory.arena(rank()).data());
-      clock_ = at_once ? all_reduce_in_one_shot(work, copies_at, clock_) : all_reduce_one_pass(work, clock_);
-      return;  // averages are done
-    }
-    clock_ = run_in_place(work, clock_);
+    run_in_segments(operation, algorithm, buffer, op, root, doing);
   }
-  if (op == ReduceOp::average) finish_average(operation, buffer, root);
+  const bool divided = path == Path::in_place && info_of(algorithm).runs == AlgorithmInfo::Runs::in_place;
+  if (op == ReduceOp::average && !divided) finish_average(operation, buffer, root);
 }
 
 void Communicator::finish_average(Operation operation, const Buffer& buffer, Rank root) const {

@@ -70,7 +70,7 @@ class Communicator {
   void reduce(Buffer buffer, ReduceOp op, Rank root, std::string_view label = {});
   void barrier(std::string_view label = {});
 
-  // What a call would use, and why.
+  // What a call with a buffer from allocate() would use, and why; an all-reduce is an average.
   Choice choice(Operation operation, std::uint64_t bytes) const;
 
   // Ends a blocked call of another thread with a RunError; nothing works after it. Thread-safe.
@@ -83,15 +83,17 @@ class Communicator {
   struct Plan {
     Schedule schedule;
     std::uint64_t sent_elements = 0;
-    bool one_pass = false;  // a direct all-reduce in shared memory: reduce and spread in one go
-    bool doubling = false;  // by messages, whole buffers
   };
 
   void run(Operation operation, Buffer buffer, ReduceOp op, Rank root, std::string_view label);
-  void run_in_segments(Operation operation, Buffer buffer, ReduceOp op, Rank root,
+  void run_in_arena(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op, Rank root,
+                    const net::Activity& doing);
+  void run_in_segments(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op, Rank root,
                        const net::Activity& doing);
+  Choice choice(const Call& call) const;
+  Algorithm algorithm_for(const Call& call);
+  Path path_of(const Buffer& buffer) const;
   const Plan& plan(Operation operation, Algorithm algorithm, const Buffer& buffer, Rank root);
-  bool in_arena(const Buffer& buffer) const;
   void finish_average(Operation operation, const Buffer& buffer, Rank root) const;
 
   net::Transport& transport_;
@@ -100,7 +102,8 @@ class Communicator {
   std::vector<std::unique_ptr<void, void (*)(void*)>> owned_;  // allocations outside shared memory
   std::vector<std::byte> scratch_;
   std::span<std::byte> token_;   // what a barrier reduces
-  std::span<std::byte> copies_;  // of small buffers, in turn (executor.h)
+  std::span<std::byte> copies_;  // of small buffers, in turn (one_shot.cc)
+  std::map<std::tuple<Operation, ReduceOp, std::uint64_t, Path>, Algorithm> chosen_;
   std::map<std::tuple<Operation, Algorithm, std::size_t, DType, Rank>, Plan> plans_;
   std::uint64_t clock_ = 0;  // rounds run in shared memory so far, the same on all ranks
   std::uint64_t works_ = 0;  // likewise, calls

@@ -112,9 +112,7 @@ std::vector<Setting> settings() {
   std::vector<Setting> all;
   for (const Way way : {Way::in_place, Way::shared_messages, Way::sockets}) {
     all.push_back({way, std::nullopt});
-    for (const auto a : {Algorithm::ring, Algorithm::direct, Algorithm::halving_doubling, Algorithm::tree}) {
-      all.push_back({way, a});
-    }
+    for (std::size_t i = 0; i < algorithms().size(); ++i) all.push_back({way, static_cast<Algorithm>(i)});
   }
   return all;
 }

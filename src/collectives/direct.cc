@@ -56,9 +56,7 @@ void add_reduce(Schedule& schedule, const Task& t) {
   }
 }
 
-}  // namespace
-
-Schedule direct(const Task& t) {
+Schedule direct_schedule(const Task& t) {
   Schedule schedule;
   switch (t.operation) {
     case Operation::all_reduce:
@@ -80,6 +78,12 @@ Schedule direct(const Task& t) {
       break;
   }
   return schedule;
+}
+
+}  // namespace
+
+AlgorithmInfo direct() {
+  return {.name = "direct", .summary = "everyone to everyone, in two rounds", .schedule = direct_schedule};
 }
 
 }  // namespace tutti::collectives

@@ -1,7 +1,6 @@
 #include "collectives/executor.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "base/error.h"
@@ -30,24 +29,18 @@ std::string text_of(const net::Announcement& a) {
                      name_of(static_cast<Algorithm>(byte(1))), a.what >> 32, a.place);
 }
 
-// Waits until all have come to this work, and makes sure that it is the same for all. Returns the clock.
-std::uint64_t begin_together(const WorkInPlace& work, std::uint64_t clock) {
-  work.memory.announce(work.number, work.announcement);
-  work.memory.advance(++clock);  // what the buffer holds may be read
-  for (int r = 0; r < work.world; ++r) {
-    if (Rank{r} == work.self) continue;
-    work.memory.await(Rank{r}, clock, work.doing);
-    const auto theirs = work.memory.announced(Rank{r}, work.number);
-    if (theirs == work.announcement) [[likely]]
-      continue;
-    throw ProtocolError(fmt::format("ranks differ: rank {} has {}, rank {} has {}", to_int(work.self),
-                                    text_of(work.announcement), r, text_of(theirs)));
-  }
-  return clock;
+// Messages that are combined into one place, several at once, must not be combined in the order of their
+// arrival, which differs from run to run; nor may one be combined with what is being sent (rule 3). They are
+// received apart and combined in the order listed.
+bool goes_apart(const Round& round) {
+  const auto overlaps_a_send = [&](const Receive& r) {
+    return r.combine &&
+           std::ranges::any_of(round.sends, [&](const Send& s) { return overlap(r.chunk, s.chunk); });
+  };
+  return std::ranges::count_if(round.receives, &Receive::combine) > 1 ||
+         std::ranges::any_of(round.receives, overlaps_a_send);
 }
 
-// Messages that are combined into one place, several at once, must not be combined in the order of their
-// arrival, which differs from run to run. They are received apart and combined in the order listed.
 void run_round_apart(net::Transport& transport, const Work& work, const Round& round,
                      std::span<const net::Outgoing> out, std::vector<std::byte>& scratch) {
   std::size_t need = 0;
@@ -80,8 +73,7 @@ void run_by_messages(net::Transport& transport, const Work& work, std::vector<st
   for (const Round& round : work.schedule.rounds) {
     std::vector<net::Outgoing> out;
     for (const Send& s : round.sends) out.push_back({s.peer, bytes_of(work.buffer, s.chunk)});
-    const auto combining = std::ranges::count_if(round.receives, &Receive::combine);
-    if (combining > 1) {
+    if (goes_apart(round)) {
       run_round_apart(transport, work, round, out, scratch);
       continue;
     }
@@ -102,58 +94,19 @@ void run_by_messages(net::Transport& transport, const Work& work, std::vector<st
   }
 }
 
-namespace {
-
-// Who plays with whom where a world is no power of two: the first ranks pair up, and of each pair the even
-// one plays for both. N = 6: 1 hands over to 0 and 3 to 2; 0, 2, 4 and 5 play, from seats 0 to 3.
-struct Doubling {
-  Doubling(Rank r, int world)
-      : rank(to_int(r)),
-        seats(static_cast<int>(std::bit_floor(static_cast<unsigned>(world)))),
-        extra(world - seats) {}
-  bool paired() const { return rank < 2 * extra; }
-  bool watches() const { return paired() && rank % 2 == 1; }
-  int seat() const { return paired() ? rank / 2 : rank - extra; }
-  Rank rank_of(int seat) const { return Rank{seat < extra ? 2 * seat : seat + extra}; }
-
-  int rank;
-  int seats;
-  int extra;
-};
-
-}  // namespace
-
-void all_reduce_by_doubling(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch) {
-  const Chunk all{0, work.buffer.count};
-  const auto mine = bytes_of(work.buffer, all);
-  if (scratch.size() < mine.size()) scratch.resize(mine.size());
-  const auto theirs = std::span(scratch).first(mine.size());
-  const Doubling game(transport.rank(), transport.world());
-  if (game.watches()) {
-    const Rank player{game.rank - 1};
-    net::send(transport, player, mine, work.doing);
-    return net::receive(transport, player, mine, work.doing);
+std::uint64_t begin_together(const WorkInPlace& work, std::uint64_t clock) {
+  work.memory.announce(work.number, work.announcement);
+  work.memory.advance(++clock);  // what the buffer holds may be read
+  for (int r = 0; r < work.world; ++r) {
+    if (Rank{r} == work.self) continue;
+    work.memory.await(Rank{r}, clock, work.doing);
+    const auto theirs = work.memory.announced(Rank{r}, work.number);
+    if (theirs == work.announcement) [[likely]]
+      continue;
+    throw ProtocolError(fmt::format("ranks differ: rank {} has {}, rank {} has {}", to_int(work.self),
+                                    text_of(work.announcement), r, text_of(theirs)));
   }
-  const Rank watcher{game.rank + 1};
-  if (game.paired()) {
-    net::receive(transport, watcher, theirs, work.doing);
-    combine_at(work, all, 0, theirs);
-  }
-  for (int apart = 1; apart < game.seats; apart *= 2) {
-    const Rank peer = game.rank_of(game.seat() ^ apart);
-    const net::Outgoing out[] = {{peer, mine}};
-    const net::Incoming in[] = {{peer, theirs, theirs.size()}};
-    transport.transfer(out, in, work.doing);
-    combine_at(work, all, 0, theirs);
-  }
-  if (game.paired()) net::send(transport, watcher, mine, work.doing);
-}
-
-std::uint64_t bytes_sent_by_doubling(Rank rank, int world, std::uint64_t bytes) {
-  const Doubling game(rank, world);
-  if (game.watches()) return bytes;
-  const auto rounds = static_cast<std::uint64_t>(std::countr_zero(static_cast<unsigned>(game.seats)));
-  return bytes * (rounds + (game.paired() ? 1 : 0));
+  return clock;
 }
 
 std::uint64_t run_in_place(const WorkInPlace& work, std::uint64_t clock) {
@@ -174,37 +127,6 @@ std::uint64_t run_in_place(const WorkInPlace& work, std::uint64_t clock) {
     memory.advance(++clock);
     for (const Send& s : round.sends) memory.await(s.peer, clock, work.doing);
   }
-  return clock;
-}
-
-std::uint64_t all_reduce_one_pass(const WorkInPlace& work, std::uint64_t clock) {
-  const Chunk part = equal_part(work.buffer.count, work.world, to_int(work.self));
-  clock = begin_together(work, clock);
-  if (part.count > 0) {
-    const std::size_t offset = work.announcement.place + part.first * size_of(work.buffer.type);
-    std::vector<void*> buffers;
-    for (int r = 0; r < work.world; ++r) buffers.push_back(work.memory.arena(Rank{r}).data() + offset);
-    combine_across(work.buffer.type, work.op, buffers, part.count,
-                   work.op == ReduceOp::average ? work.world : 1);
-  }
-  work.memory.advance(++clock);
-  for (int r = 0; r < work.world; ++r) {
-    if (Rank{r} != work.self) work.memory.await(Rank{r}, clock, work.doing);
-  }
-  return clock;
-}
-
-std::uint64_t all_reduce_in_one_shot(const WorkInPlace& work, std::size_t copies_at, std::uint64_t clock) {
-  const std::size_t copy_at = copies_at + work.number % 2 * kOneShotBytes;
-  const auto copy_of = [&](int rank) { return work.memory.arena(Rank{rank}).data() + copy_at; };
-  std::memcpy(copy_of(to_int(work.self)), work.buffer.data, work.buffer.bytes());
-  clock = begin_together(work, clock);
-  // In the order of ranks, for the same bits everywhere.
-  std::memcpy(work.buffer.data, copy_of(0), work.buffer.bytes());
-  for (int r = 1; r < work.world; ++r) {
-    combine(work.buffer.type, work.op, work.buffer.data, copy_of(r), work.buffer.count);
-  }
-  if (work.op == ReduceOp::average) divide(work.buffer.type, work.buffer.data, work.buffer.count, work.world);
   return clock;
 }
 

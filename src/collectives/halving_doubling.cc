@@ -127,9 +127,7 @@ class Game {
   Schedule schedule_;
 };
 
-}  // namespace
-
-Schedule halving_doubling(const Task& t) {
+Schedule halving_doubling_schedule(const Task& t) {
   const auto everything = [&](int) { return Chunk{0, t.count}; };
   const auto own_part = [&](int place) { return equal_part(t.count, t.world, place); };
   const bool rooted = t.operation == Operation::broadcast || t.operation == Operation::reduce;
@@ -165,6 +163,13 @@ Schedule halving_doubling(const Task& t) {
       break;
   }
   return game.take();
+}
+
+}  // namespace
+
+AlgorithmInfo halving_doubling() {
+  return {
+      .name = "halving-doubling", .summary = "log2 N rounds each way", .schedule = halving_doubling_schedule};
 }
 
 }  // namespace tutti::collectives

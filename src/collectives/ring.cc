@@ -71,9 +71,7 @@ void add_chain(Schedule& schedule, const Task& t, int place, int before, int aft
   }
 }
 
-}  // namespace
-
-Schedule ring(const Task& t) {
+Schedule ring_schedule(const Task& t) {
   const int left = wrap(t.rank - 1, t.world);
   const int right = wrap(t.rank + 1, t.world);
   const int from_root = wrap(t.rank - t.root, t.world);
@@ -98,6 +96,12 @@ Schedule ring(const Task& t) {
       break;
   }
   return schedule;
+}
+
+}  // namespace
+
+AlgorithmInfo ring() {
+  return {.name = "ring", .summary = "neighbours only, least traffic", .schedule = ring_schedule};
 }
 
 }  // namespace tutti::collectives

@@ -40,18 +40,7 @@ Schedule make_schedule(Operation operation, Algorithm algorithm, Rank rank, int 
     task.operation = Operation::all_reduce;
     task.count = 1;
   }
-  switch (algorithm) {
-    case Algorithm::ring:
-      return ring(task);
-    case Algorithm::direct:
-      return direct(task);
-    case Algorithm::halving_doubling:
-      return halving_doubling(task);
-    case Algorithm::tree:
-      return tree(task);
-  }
-  TUTTI_CHECK(false, "algorithm {}", static_cast<int>(algorithm));
-  return {};
+  return info_of(algorithm).schedule(task);
 }
 
 std::size_t elements_sent(const Schedule& schedule) {
@@ -76,20 +65,6 @@ std::string_view name_of(Operation operation) {
       return "reduce";
     case Operation::barrier:
       return "barrier";
-  }
-  return "?";
-}
-
-std::string_view name_of(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::ring:
-      return "ring";
-    case Algorithm::direct:
-      return "direct";
-    case Algorithm::halving_doubling:
-      return "halving-doubling";
-    case Algorithm::tree:
-      return "tree";
   }
   return "?";
 }

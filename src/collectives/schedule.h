@@ -10,9 +10,10 @@
 //   2. A send from a to b in round k has exactly one matching receive at b from a in round k, of the same
 //   chunk;
 //      there is at most one send from a to b in a round.
-//   3. In one round, no chunk that a rank receives overlaps a chunk that it sends. Received chunks overlap
-//   each
-//      other only if all of them combine; they are then combined in the order listed.
+//   3. In one round, no chunk that a rank receives overlaps a chunk that it sends, but in an algorithm that
+//   runs
+//      by messages alone, if it combines: it then waits aside until what is there has left. Received chunks
+//      overlap each other only if all of them combine; they are then combined in the order listed.
 //   4. Chunks without elements are neither sent nor received.
 #pragma once
 
@@ -25,7 +26,11 @@
 namespace tutti::collectives {
 
 enum class Operation { all_reduce, reduce_scatter, all_gather, broadcast, reduce, barrier };
-enum class Algorithm { ring, direct, halving_doubling, tree };
+enum class Algorithm {
+#define TUTTI_ALGORITHM(name) name,
+#include "collectives/algorithms.inc"
+#undef TUTTI_ALGORITHM
+};
 
 // Elements [first, first + count) of the buffer.
 struct Chunk {
@@ -33,6 +38,10 @@ struct Chunk {
   std::size_t count = 0;
   bool operator==(const Chunk&) const = default;
 };
+
+inline bool overlap(Chunk a, Chunk b) {
+  return a.first < b.first + b.count && b.first < a.first + a.count;
+}
 
 struct Send {
   Rank peer{};
@@ -66,15 +75,14 @@ Chunk equal_part(std::size_t count, int parts, int part);
 // When all ranks are through, all_reduce, all_gather and broadcast leave the same bits everywhere. reduce
 // leaves the result at the root and reduce_scatter leaves rank r's part at r; the rest of every buffer is
 // then scratch. A barrier ignores `count`: it is an all_reduce of one element of no meaning, because empty
-// chunks are not sent.
+// chunks are not sent. The algorithm must have the operation (algorithms.h).
 Schedule make_schedule(Operation operation, Algorithm algorithm, Rank rank, int world, std::size_t count,
                        Rank root = Rank{0});
 
 // What the rank puts on the wire.
 std::size_t elements_sent(const Schedule& schedule);
 
-// As people write them: "all-reduce", "halving-doubling".
+// As people write it: "all-reduce".
 std::string_view name_of(Operation operation);
-std::string_view name_of(Algorithm algorithm);
 
 }  // namespace tutti::collectives

@@ -20,15 +20,15 @@ inline std::vector<Schedule> schedules_of_all(Operation operation, Algorithm alg
   return all;
 }
 
-// buffers[r] is rank r's; `combine(a, b)` gives a op b. The schedules must keep the rules of schedule.h: as
-// in shared memory, a chunk is read from its sender's live buffer, which rule 3 leaves alone until the round
-// is over.
+// buffers[r] is rank r's; `combine(a, b)` gives a op b. The schedules must keep the rules of schedule.h. A
+// chunk is read as it was when the round began.
 template <class T, class Combine>
 void simulate(std::span<const Schedule> all, std::span<std::vector<T>> buffers, Combine combine) {
   for (std::size_t k = 0; !all.empty() && k < all[0].rounds.size(); ++k) {
+    const std::vector<std::vector<T>> before(buffers.begin(), buffers.end());
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       for (const Receive& r : all[rank].rounds[k].receives) {
-        const auto& from = buffers[static_cast<std::size_t>(to_int(r.peer))];
+        const auto& from = before[static_cast<std::size_t>(to_int(r.peer))];
         auto& into = buffers[rank];
         for (std::size_t i = r.chunk.first; i < r.chunk.first + r.chunk.count; ++i) {
           into[i] = r.combine ? combine(into[i], from[i]) : from[i];

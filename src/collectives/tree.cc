@@ -67,9 +67,7 @@ class Tree {
   Schedule schedule_;
 };
 
-}  // namespace
-
-Schedule tree(const Task& t) {
+Schedule tree_schedule(const Task& t) {
   // Parts belong to ranks, not to places: where no root is asked for it is rank 0, and the two are the same.
   const bool rooted = t.operation == Operation::broadcast || t.operation == Operation::reduce;
   Tree tree({t.operation, t.rank, t.world, t.count, rooted ? t.root : 0});
@@ -95,6 +93,12 @@ Schedule tree(const Task& t) {
       break;
   }
   return tree.take();
+}
+
+}  // namespace
+
+AlgorithmInfo tree() {
+  return {.name = "tree", .summary = "up to one rank and down again", .schedule = tree_schedule};
 }
 
 }  // namespace tutti::collectives

@@ -12,10 +12,6 @@
 
 namespace tutti::collectives {
 
-inline bool overlap(Chunk a, Chunk b) {
-  return a.first < b.first + b.count && b.first < a.first + a.count;
-}
-
 namespace detail {
 
 // Rule 4, and that the chunk lies in the buffer and the peer in the world.
@@ -29,11 +25,12 @@ inline std::string flaw_of(Rank peer, Chunk chunk, int self, std::size_t world, 
 }
 
 // Rule 3.
-inline std::string flaw_of_overlaps(const Round& round) {
+inline std::string flaw_of_overlaps(const Round& round, bool by_messages) {
   for (std::size_t i = 0; i < round.receives.size(); ++i) {
     const Receive& r = round.receives[i];
     for (const Send& s : round.sends) {
-      if (overlap(r.chunk, s.chunk)) return "a received chunk overlaps a sent one";
+      if (overlap(r.chunk, s.chunk) && !(by_messages && r.combine))
+        return "a received chunk overlaps a sent one";
     }
     for (std::size_t j = 0; j < i; ++j) {
       const Receive& other = round.receives[j];
@@ -66,8 +63,8 @@ inline std::string flaw_of_matches(std::span<const Schedule> all, std::size_t k,
 }  // namespace detail
 
 // Empty if the schedules (one per rank, in order) keep the rules over a buffer of `count` elements; else the
-// first breach: "round 2, rank 1: two sends to one peer".
-inline std::string broken_rule(std::span<const Schedule> all, std::size_t count) {
+// first breach: "round 2, rank 1: two sends to one peer". `by_messages`: of an algorithm that runs so alone.
+inline std::string broken_rule(std::span<const Schedule> all, std::size_t count, bool by_messages = false) {
   for (const Schedule& s : all) {
     if (s.rounds.size() != all[0].rounds.size()) return "ranks differ in their number of rounds";
   }
@@ -81,7 +78,7 @@ inline std::string broken_rule(std::span<const Schedule> all, std::size_t count)
       };
       std::ranges::for_each(round.sends, check);
       std::ranges::for_each(round.receives, check);
-      if (flaw.empty()) flaw = detail::flaw_of_overlaps(round);
+      if (flaw.empty()) flaw = detail::flaw_of_overlaps(round, by_messages);
       if (!flaw.empty()) return report(rank);
     }
     for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {

@@ -148,7 +148,7 @@ void add_machine_flags(CLI::App& app, TrainConfig& c) {
       "of the forward pass in training: fp32 | bf16 (products and convolutions; parameters and gradients "
       "stay fp32)");
   add(app, "transport", c.transport, "auto | shm | tcp");
-  add(app, "algorithm", c.algorithm, "of allreduce: auto | ring | direct | halving-doubling | tree");
+  add(app, "algorithm", c.algorithm, "of allreduce: auto, or one of those that tutti doctor lists");
   add(app, "memory-format", c.memory_format, "auto | contiguous | channels-last");
   app.add_option_function<std::string>(
          "--bucket-bytes", [&c](const std::string& text) { c.bucket_bytes = parse_bytes(text); },

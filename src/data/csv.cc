@@ -331,4 +331,20 @@ std::array<Words, 2> CsvFormat::read(const PartFiles& sources, const std::vector
   return {reader.words(Part::training), reader.words(Part::test)};
 }
 
+namespace {
+
+DatasetInfo csv_dataset(std::string_view path, const OwnDataOptions& options) {
+  std::vector<OwnFile> files = {{std::string(path)}};
+  if (!options.test_file.empty()) files.push_back({options.test_file, Part::test});
+  return own_dataset(
+      "csv:" + std::string(path), "a table of your own", files,
+      std::make_shared<CsvFormat>(CsvColumns{options.label, options.features}, options.test_share));
+}
+
+}  // namespace
+
+OwnDataKind csv_data() {
+  return {"csv:", "csv:FILE", "a table with a header (--label, --features)", csv_dataset};
+}
+
 }  // namespace tutti::data

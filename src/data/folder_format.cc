@@ -276,6 +276,8 @@ std::vector<std::string> FolderFormat::names(const PartFiles&) const {
   return list_images(folder_, test_share_).classes;
 }
 
+namespace {
+
 DatasetInfo folder_dataset(std::string_view path, const OwnDataOptions& options) {
   std::error_code error;
   const fs::path folder = fs::absolute(path).lexically_normal();
@@ -288,6 +290,12 @@ DatasetInfo folder_dataset(std::string_view path, const OwnDataOptions& options)
   info.format = std::make_shared<FolderFormat>(folder, options.test_share);
   info.files.push_back({folder.string(), "", 0, Part::training, /*optional=*/false, /*folder=*/true});
   return info;
+}
+
+}  // namespace
+
+OwnDataKind images_data() {
+  return {"images:", "images:FOLDER", "JPEG and PNG files, a folder a class", folder_dataset};
 }
 
 }  // namespace tutti::data

@@ -38,10 +38,4 @@ class FolderFormat final : public Format, public Names {
   double test_share_;
 };
 
-struct OwnDataOptions;
-
-// "images:FOLDER". Throws DataError if there is no such folder, ConfigError if this program was built without
-// libjpeg and libpng.
-DatasetInfo folder_dataset(std::string_view path, const OwnDataOptions& options);
-
 }  // namespace tutti::data

@@ -204,4 +204,22 @@ std::array<Words, 2> NpyFormat::read(const PartFiles& sources, const std::vector
   return words;
 }
 
+namespace {
+
+DatasetInfo npy_dataset(std::string_view path, const OwnDataOptions& options) {
+  const std::size_t comma = path.find(',');
+  if (comma == std::string_view::npos) {
+    throw ConfigError(fmt::format("data npy:{} names one file; it wants two, npy:X.npy,Y.npy", path));
+  }
+  return own_dataset("npy:" + std::string(path), "arrays of your own",
+                     {{std::string(path.substr(0, comma))}, {std::string(path.substr(comma + 1))}},
+                     std::make_shared<NpyFormat>(options.test_share));
+}
+
+}  // namespace
+
+OwnDataKind npy_data() {
+  return {"npy:", "npy:X.npy,Y.npy", "NumPy arrays: samples, and the class of each", npy_dataset};
+}
+
 }  // namespace tutti::data

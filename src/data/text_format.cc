@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "data/own_data.h"
 #include "data/records.h"
 
 namespace tutti::data {
@@ -99,6 +100,19 @@ PlainFiles TextFormat::prepare(const PartFiles& sources, const std::vector<Field
 std::unique_ptr<Samples> TextFormat::open(std::span<const std::string> files,
                                           const std::vector<Field>& wanted) const {
   return std::make_unique<WindowSamples>(files[0], wanted);
+}
+
+namespace {
+
+DatasetInfo text_dataset(std::string_view path, const OwnDataOptions& /*options*/) {
+  return own_dataset("text:" + std::string(path), "a text of your own", {{std::string(path)}},
+                     std::make_shared<TextFormat>(TextFormat::Parts::lines));
+}
+
+}  // namespace
+
+OwnDataKind text_data() {
+  return {"text:", "text:FILE", "a text, for language models", text_dataset};
 }
 
 }  // namespace tutti::data

@@ -38,6 +38,4 @@ class Hogwild final : public Exchange, public CountsSteps {
   BucketWalk walk_{buckets_};
 };
 
-Strategy hogwild();
-
 }  // namespace tutti::exchange

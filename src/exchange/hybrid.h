@@ -50,6 +50,4 @@ class Hybrid final : public Exchange, public Settles, public HasRows, public Has
   Overlapped dense_;
 };
 
-Strategy hybrid();
-
 }  // namespace tutti::exchange

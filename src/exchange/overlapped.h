@@ -84,10 +84,6 @@ class Overlapped final : public Exchange, public Settles, public HasFigures {
   std::thread thread_;  // last: starts when all else is there
 };
 
-Strategy ring();
-Strategy allreduce();
-Strategy reduce_broadcast();
-
 // Averages by one all-reduce, with the communicator's algorithm.
 void average_by_all_reduce(collectives::Communicator& all, std::size_t bucket, collectives::Buffer buffer,
                            std::string_view label);

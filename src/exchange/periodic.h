@@ -81,7 +81,4 @@ class ElasticAveraging final : public Periodic, public HasState {
   std::vector<std::vector<float>> centre_;  // by bucket, the same on every rank
 };
 
-Strategy local_sgd();
-Strategy easgd();
-
 }  // namespace tutti::exchange

@@ -107,8 +107,4 @@ class AggregatedServers final : public Exchange, public Settles, public HasState
   Overlapped inner_;  // last: its thread uses all of the above
 };
 
-Strategy ps_sync();
-Strategy ps_async();
-Strategy ps_ssp();
-
 }  // namespace tutti::exchange

@@ -6,23 +6,23 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "exchange/hogwild.h"
-#include "exchange/hybrid.h"
-#include "exchange/local.h"
-#include "exchange/overlapped.h"
-#include "exchange/periodic.h"
-#include "exchange/servers.h"
 
 namespace tutti::exchange {
+
+#define TUTTI_STRATEGY(name) Strategy name();
+#include "exchange/strategies.inc"
+#undef TUTTI_STRATEGY
 
 using collectives::Operation;
 
 namespace {
 
 std::list<Strategy>& strategies() {
-  static std::list<Strategy> all = {local(),   ring(),     allreduce(), reduce_broadcast(),
-                                    ps_sync(), ps_async(), ps_ssp(),    hybrid(),
-                                    hogwild(), easgd(),    local_sgd()};
+  static std::list<Strategy> all = {
+#define TUTTI_STRATEGY(name) name(),
+#include "exchange/strategies.inc"
+#undef TUTTI_STRATEGY
+  };
   return all;
 }
 

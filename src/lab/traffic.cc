@@ -33,7 +33,8 @@ class Flows {
     const auto elements = static_cast<std::size_t>(shape_.bucket_bytes / sizeof(float));
     const double buckets = shape_.parameter_bytes / static_cast<double>(elements * sizeof(float));
     const auto algorithm = strategy_.algorithm.value_or(
-        collectives::choose(operation, shape_.bucket_bytes, shape_.workers, collectives::Medium::network)
+        collectives::choose({operation, collectives::ReduceOp::average, shape_.bucket_bytes, shape_.workers,
+                             collectives::Path::network})
             .algorithm);
     for (int rank = 0; rank < shape_.workers; ++rank) {
       const auto schedule =

@@ -5,22 +5,15 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/alexnet.h"
-#include "models/deepfam.h"
-#include "models/gan_mnist.h"
-#include "models/lstm_lm.h"
-#include "models/mlp.h"
-#include "models/mnist_cnn.h"
-#include "models/mobilenet.h"
 #include "models/plugin.h"
-#include "models/resnet.h"
-#include "models/row_lstm.h"
 #include "models/script.h"
-#include "models/sdss_dnn.h"
-#include "models/vgg.h"
-#include "models/wide_deep.h"
 
 namespace tutti::models {
+
+#define TUTTI_MODEL(name) ModelInfo name();
+#include "models/models.inc"
+#undef TUTTI_MODEL
+
 namespace {
 
 namespace F = torch::nn::functional;
@@ -112,11 +105,9 @@ ModelOptions ModelInfo::complete(const ModelOptions& options) const {
 
 const std::vector<ModelInfo>& all_models() {
   static const std::vector<ModelInfo> kModels = {
-      mnist_cnn(),       wide_deep(),         alexnet(),     vgg(16),
-      vgg(19),           resnet(50),          resnet(152),   mobilenetv2(),
-      alexnet_cifar(),   vgg_cifar(16),       vgg_cifar(19), resnet_cifar(50),
-      resnet_cifar(152), mobilenetv2_cifar(), rnn_mnist(),   deepfam(),
-      sdss_dnn(),        lstm_lm(),           gan_mnist(),   mlp(),
+#define TUTTI_MODEL(name) name(),
+#include "models/models.inc"
+#undef TUTTI_MODEL
   };
   return kModels;
 }

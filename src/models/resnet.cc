@@ -120,4 +120,20 @@ ModelInfo resnet_cifar(int layers) {
           .build = [layers](const ModelOptions& o) { return std::make_shared<ResNet>(layers, true, o); }};
 }
 
+ModelInfo resnet50() {
+  return resnet(50);
+}
+
+ModelInfo resnet152() {
+  return resnet(152);
+}
+
+ModelInfo resnet50_cifar() {
+  return resnet_cifar(50);
+}
+
+ModelInfo resnet152_cifar() {
+  return resnet_cifar(152);
+}
+
 }  // namespace tutti::models

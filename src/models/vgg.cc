@@ -85,4 +85,20 @@ ModelInfo vgg_cifar(int layers) {
           .build = [layers](const ModelOptions& o) { return make_small(layers, o); }};
 }
 
+ModelInfo vgg16() {
+  return vgg(16);
+}
+
+ModelInfo vgg19() {
+  return vgg(19);
+}
+
+ModelInfo vgg16_cifar() {
+  return vgg_cifar(16);
+}
+
+ModelInfo vgg19_cifar() {
+  return vgg_cifar(19);
+}
+
 }  // namespace tutti::models

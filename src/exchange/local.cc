@@ -1,10 +1,10 @@
 // No exchange at all: one worker, its own gradients.
-#pragma once
-
 #include "exchange/bucket_walk.h"
 #include "exchange/strategy.h"
 
 namespace tutti::exchange {
+
+namespace {
 
 class Local final : public Exchange {
  public:
@@ -25,7 +25,9 @@ class Local final : public Exchange {
   BucketWalk walk_;
 };
 
-inline Strategy local() {
+}  // namespace
+
+Strategy local() {
   return {
       .name = "local",
       .summary = "one worker, no exchange",
