@@ -225,7 +225,9 @@ void add_bench(CLI::App& app, Action& action) {
   const auto f = std::make_shared<BenchFlags>();
   allreduce->add_option("--ranks", f->ranks,
                         "processes, or threads for inproc; default 2, or the hosts of --emulate");
-  allreduce->add_option("--algorithm", f->algorithm, "auto | ring | direct | halving-doubling | tree")
+  std::string algorithms = "auto";
+  for (const auto& a : collectives::algorithms()) algorithms += fmt::format(" | {}", a.name);
+  allreduce->add_option("--algorithm", f->algorithm, algorithms)
       ->capture_default_str();
   add_common(*allreduce, *f);
   allreduce->callback([f, &action] { action = [f] { return bench(*f); }; });
