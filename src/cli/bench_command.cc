@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/train_command.h"
+#include "collectives/algorithms.h"
 #include "config/emulation.h"
 #include "lab/bench_allreduce.h"
 #include "lab/bench_emulated.h"
@@ -227,8 +228,7 @@ void add_bench(CLI::App& app, Action& action) {
                         "processes, or threads for inproc; default 2, or the hosts of --emulate");
   std::string algorithms = "auto";
   for (const auto& a : collectives::algorithms()) algorithms += fmt::format(" | {}", a.name);
-  allreduce->add_option("--algorithm", f->algorithm, algorithms)
-      ->capture_default_str();
+  allreduce->add_option("--algorithm", f->algorithm, algorithms)->capture_default_str();
   add_common(*allreduce, *f);
   allreduce->callback([f, &action] { action = [f] { return bench(*f); }; });
 
