@@ -19,12 +19,12 @@ std::string text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-std::string decoded(std::string_view packed, std::size_t limit = kLimit) {
+std::string unpacked(std::string_view packed, std::size_t limit = kLimit) {
   return text_of(decode_gzip(as_bytes(packed), "f.gz", limit));
 }
 
 std::string error_in(std::string_view packed, std::size_t limit = kLimit) {
-  return error_of<DataError>([&] { decoded(packed, limit); });
+  return error_of<DataError>([&] { unpacked(packed, limit); });
 }
 
 // Compressible in parts, with matches near and far.
@@ -45,7 +45,7 @@ std::string sample(std::size_t bytes) {
 TEST(Gzip, DecodesWhatWasEncoded) {
   for (const std::size_t bytes : {0, 1, 2, 7, 100, 1000, 40'000, 200'000}) {
     const std::string content = sample(bytes);
-    EXPECT_EQ(decoded(gzipped(content)), content) << bytes;
+    EXPECT_EQ(unpacked(gzipped(content)), content) << bytes;
   }
 }
 
@@ -54,7 +54,7 @@ TEST(Gzip, DecodesStoredBlocks) {
   const std::string whole = gzipped(content);
   const std::string stored =
       whole.substr(0, 10) + std::string("\x01\x03\x00\xfc\xff", 5) + content + whole.substr(whole.size() - 8);
-  EXPECT_EQ(decoded(stored), content);
+  EXPECT_EQ(unpacked(stored), content);
 }
 
 TEST(Gzip, AnyPieceSizeGivesTheSameBytes) {
@@ -74,11 +74,11 @@ TEST(Gzip, SkipsOptionalHeaderFields) {
   std::string header = whole.substr(0, 10);
   header[3] = 2 | 4 | 8 | 16;
   const std::string fields = std::string("\x02\x00xy", 4) + std::string("name\0comment\0", 13) + "hc";
-  EXPECT_EQ(decoded(header + fields + whole.substr(10)), "hello");
+  EXPECT_EQ(unpacked(header + fields + whole.substr(10)), "hello");
 }
 
 TEST(Gzip, DecodesMembersThatFollowOneAnotherAndZeroPadding) {
-  EXPECT_EQ(decoded(gzipped("one ") + gzipped("two") + std::string(20, '\0')), "one two");
+  EXPECT_EQ(unpacked(gzipped("one ") + gzipped("two") + std::string(20, '\0')), "one two");
 }
 
 TEST(Gzip, RefusesBytesAfterTheEnd) {

@@ -44,7 +44,7 @@ struct Tuning {
 };
 
 // One architecture: what it is called, how it behaves and how it is made. Each is described in the file that
-// implements it, and listed in strategy.cc.
+// implements it, and listed in strategies.inc.
 struct Strategy {
   std::string name;
   std::string summary;
