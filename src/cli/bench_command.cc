@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/train_command.h"
 #include "collectives/algorithms.h"
+#include "collectives/native.h"
 #include "config/emulation.h"
 #include "lab/bench_allreduce.h"
 #include "lab/bench_emulated.h"
@@ -76,7 +77,7 @@ Clock::duration timeout_of(const BenchFlags& f) {
 nlohmann::json run_threads(const BenchFlags& f, const lab::BenchSpec& spec) {
   nlohmann::json rows;
   net::run_as_threads(net::Medium::memory, *f.ranks, timeout_of(f), [&](net::Transport& t) {
-    collectives::Communicator all(t, collectives::parse_algorithm(spec.algorithm));
+    collectives::NativeEngine all(t, collectives::parse_algorithm(spec.algorithm));
     auto mine = lab::bench_allreduce(all, spec);
     if (t.rank() == Rank{0}) rows = std::move(mine);
   });

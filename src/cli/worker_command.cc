@@ -6,6 +6,7 @@
 
 #include "base/process.h"
 #include "cli/command.h"
+#include "collectives/native.h"
 #include "lab/bench_allreduce.h"
 #include "lab/bench_ps.h"
 #include "lab/run.h"
@@ -133,7 +134,7 @@ void train(const launch::WorkerJob& job, const net::StatusBoard& board, observe:
 void bench(const launch::WorkerJob& job, observe::JsonlSink& report) {
   const auto spec = job.payload.get<lab::BenchSpec>();
   const auto transport = launch::connect(job, report);
-  collectives::Communicator all(*transport, collectives::parse_algorithm(spec.algorithm));
+  collectives::NativeEngine all(*transport, collectives::parse_algorithm(spec.algorithm));
   const auto rows = lab::bench_allreduce(all, spec);
   if (job.rank == Rank{0}) report.write_line({{"rows", rows}});
 }

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "collectives/algorithms.h"
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
+#include "net/transport.h"
 
 namespace tutti::collectives {
 

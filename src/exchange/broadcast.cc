@@ -4,7 +4,7 @@
 
 namespace tutti::exchange {
 
-void broadcast_from_first(collectives::Communicator& all, grad::Buckets& buckets,
+void broadcast_from_first(collectives::Collectives& all, grad::Buckets& buckets,
                           const std::vector<std::span<float>>& flat, std::string_view label) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     const auto staging = buckets.gradients(b);
@@ -15,7 +15,7 @@ void broadcast_from_first(collectives::Communicator& all, grad::Buckets& buckets
   }
 }
 
-void start_like_first(collectives::Communicator& all, grad::Buckets& buckets, Updater& updater,
+void start_like_first(collectives::Collectives& all, grad::Buckets& buckets, Updater& updater,
                       bool with_state) {
   broadcast_from_first(all, buckets, buckets.all_parameters(), "initial weights");
   for (int s = 0; with_state && s < updater.slots(); ++s) {

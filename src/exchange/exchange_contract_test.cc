@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "collectives/native.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
 #include "net/group.h"
@@ -79,7 +80,7 @@ Trained train(const Case& c, int steps, optim::Kind kind, const std::vector<std:
     if (rank >= c.workers) return (void)ps::serve(everyone, tuning.servers);
     const Strategy& strategy = find_strategy(c.strategy);
     net::Group group(everyone, c.workers);
-    collectives::Communicator all(group, algorithm_of(strategy, "auto"));
+    collectives::NativeEngine all(group, algorithm_of(strategy, "auto"));
     torch::Tensor x;
     std::shared_ptr<Net> model;
     {
@@ -215,7 +216,7 @@ Trained train_reader(const Case& c, bool sparse, optim::Kind kind) {
     const int rank = to_int(everyone.rank());
     if (rank >= c.workers) return (void)ps::serve(everyone, tuning.servers);
     net::Group group(everyone, c.workers);
-    collectives::Communicator all(group);
+    collectives::NativeEngine all(group);
     std::vector<torch::Tensor> batches;
     std::shared_ptr<Reader> model;
     {
@@ -328,7 +329,7 @@ INSTANTIATE_TEST_SUITE_P(All, LooseExchange, ::testing::ValuesIn(loose_cases()),
 
 TEST(Exchange, RankThatDiesInMidStepEndsFinishStepOfTheOthers) {
   net::run_as_threads(net::Medium::memory, 2, kPatience, [](net::Transport& t) {
-    collectives::Communicator all(t);
+    collectives::NativeEngine all(t);
     Net model;
     grad::Buckets buckets(model, kBucketBytes, [&](std::size_t bytes) { return all.allocate(bytes); });
     if (t.rank() == Rank{1}) return;
@@ -360,7 +361,7 @@ TEST(Strategy, UnknownNamesListTheKnownOnes) {
 
 TEST(Strategy, GradientsAreAddedUpOverWorkersThatKeepStepWithTheSameParameters) {
   net::run_as_threads(net::Medium::memory, 2, kPatience, [](net::Transport& t) {
-    const collectives::Communicator all(t);
+    const collectives::NativeEngine all(t);
     for (const char* name : {"allreduce", "ring", "reduce-broadcast", "ps-sync", "hybrid"}) {
       EXPECT_EQ(finite_options(find_strategy(name), {}, all).summed_over, 2) << name;
     }
@@ -372,7 +373,7 @@ TEST(Strategy, GradientsAreAddedUpOverWorkersThatKeepStepWithTheSameParameters) 
 
 TEST(Strategy, SaysHowManyServersThereAreAndWhatTheyDo) {
   net::run_as_threads(net::Medium::memory, 1, kPatience, [](net::Transport& t) {
-    const collectives::Communicator all(t);
+    const collectives::NativeEngine all(t);
     Tuning tuning = tuning_of({"ps-sync", net::Medium::memory, 3, 2}, {});
     const auto said = [&] { return describe(find_strategy("ps-sync"), all, tuning, 1000); };
     EXPECT_EQ(said(), "2 servers that update");
@@ -387,7 +388,7 @@ TEST(Strategy, SaysHowManyServersThereAreAndWhatTheyDo) {
 // Steps between two meetings exchange nothing, and say so.
 TEST(Exchange, TimesOfAStepAreThoseOfItsOwnMeeting) {
   net::run_as_threads(net::Medium::memory, 2, kPatience, [](net::Transport& t) {
-    collectives::Communicator all(t);
+    collectives::NativeEngine all(t);
     Net model;
     const grad::Tables no_tables;
     grad::Buckets buckets(model, kBucketBytes, [&](std::size_t bytes) { return all.allocate(bytes); });

@@ -85,7 +85,7 @@ std::string FiniteGuard::found() const {
   return found_;
 }
 
-bool true_for_all(collectives::Communicator& workers, bool mine, std::string_view label) {
+bool true_for_all(collectives::Collectives& workers, bool mine, std::string_view label) {
   if (workers.world() == 1) return mine;
   std::int32_t agreed = mine ? 1 : 0;
   workers.all_reduce({&agreed, 1, DType::i32}, collectives::ReduceOp::min, label);

@@ -19,7 +19,7 @@
 
 #include "base/deadline.h"
 #include "base/rank.h"
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "grad/buckets.h"
 
 namespace tutti::exchange {
@@ -80,6 +80,6 @@ class FiniteGuard {
 };
 
 // Whether it is true on every worker. A collective call.
-bool true_for_all(collectives::Communicator& workers, bool mine, std::string_view label);
+bool true_for_all(collectives::Collectives& workers, bool mine, std::string_view label);
 
 }  // namespace tutti::exchange

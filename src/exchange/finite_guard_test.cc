@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "collectives/native.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
 #include "net/group.h"
@@ -211,7 +212,7 @@ class Worker {
   const int rank_;
   const Strategy& strategy_ = find_strategy(run_.where.strategy);
   net::Group group_;
-  collectives::Communicator all_;
+  collectives::NativeEngine all_;
   torch::Tensor x_;
   std::vector<torch::Tensor> words_;  // by step
   std::shared_ptr<Net> net_;

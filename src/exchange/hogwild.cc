@@ -6,7 +6,7 @@
 namespace tutti::exchange {
 
 Hogwild::Hogwild(grad::Buckets& buckets, Updater& updater, net::Transport& transport,
-                 collectives::Communicator& all, Clock::duration timeout)
+                 collectives::Collectives& all, Clock::duration timeout)
     : buckets_(buckets), updater_(updater), board_(transport.board()), all_(all), timeout_(timeout) {
   net::PeerMemory* memory = transport.peer_memory();
   if (memory == nullptr) throw ConfigError("--strategy hogwild needs shared memory: --transport shm");

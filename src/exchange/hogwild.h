@@ -8,7 +8,7 @@
 
 #include <atomic>
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "exchange/bucket_walk.h"
 #include "exchange/strategy.h"
 
@@ -17,7 +17,7 @@ namespace tutti::exchange {
 class Hogwild final : public Exchange, public CountsSteps {
  public:
   // Throws ConfigError unless the ranks share memory. All arguments outlive the exchange.
-  Hogwild(grad::Buckets& buckets, Updater& updater, net::Transport& transport, collectives::Communicator& all,
+  Hogwild(grad::Buckets& buckets, Updater& updater, net::Transport& transport, collectives::Collectives& all,
           Clock::duration timeout);
 
   void start(std::int64_t step, bool with_state) override;
@@ -31,7 +31,7 @@ class Hogwild final : public Exchange, public CountsSteps {
   grad::Buckets& buckets_;
   Updater& updater_;
   const net::StatusBoard& board_;
-  collectives::Communicator& all_;
+  collectives::Collectives& all_;
   const Clock::duration timeout_;
   std::vector<std::span<float>> shared_;            // by bucket, in rank 0's memory
   std::atomic<std::int64_t>* gradients_ = nullptr;  // of all workers, likewise

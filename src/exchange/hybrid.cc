@@ -25,7 +25,7 @@ void Hybrid::start(std::int64_t step, bool with_state) {
   rows_.fetch_all();
 }
 
-// With the last bucket all have come in, and the workers' communicator is free.
+// With the last bucket all have come in, and the workers' engine is free.
 void Hybrid::take_in(std::size_t bucket) {
   if (has_tables_ && updater_.finite().skips() && bucket + 1 == buckets_.size()) agree_about_rows();
   updater_.apply(bucket);

@@ -41,7 +41,7 @@ class Hybrid final : public Exchange, public Settles, public HasRows, public Has
   const bool has_tables_;
   grad::Buckets& buckets_;
   Updater& updater_;
-  collectives::Communicator& workers_;
+  collectives::Collectives& workers_;
   observe::Trace& trace_;
   ps::Client client_;
   TableRows rows_;

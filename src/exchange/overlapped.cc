@@ -10,7 +10,7 @@ namespace tutti::exchange {
 using collectives::Operation;
 using collectives::ReduceOp;
 
-Overlapped::Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all,
+Overlapped::Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Collectives& all,
                        Average average, observe::Trace& trace, Apply apply)
     : buckets_(buckets),
       updater_(updater),
@@ -123,7 +123,7 @@ void Overlapped::finish_step() {
   released_ = averaged_ = 0;
 }
 
-void average_by_all_reduce(collectives::Communicator& all, std::size_t /*bucket*/, collectives::Buffer buffer,
+void average_by_all_reduce(collectives::Collectives& all, std::size_t /*bucket*/, collectives::Buffer buffer,
                            std::string_view label) {
   all.all_reduce(buffer, ReduceOp::average, label);
 }
@@ -131,7 +131,7 @@ void average_by_all_reduce(collectives::Communicator& all, std::size_t /*bucket*
 namespace {
 
 // Study B's way.
-void average_by_reduce_and_broadcast(collectives::Communicator& all, std::size_t /*bucket*/,
+void average_by_reduce_and_broadcast(collectives::Collectives& all, std::size_t /*bucket*/,
                                      collectives::Buffer buffer, std::string_view label) {
   all.reduce(buffer, ReduceOp::average, Rank{0}, label);
   all.broadcast(buffer, Rank{0}, label);

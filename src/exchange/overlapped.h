@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "exchange/bucket_walk.h"
 #include "exchange/countdown.h"
 #include "exchange/strategy.h"
@@ -29,16 +29,16 @@ namespace tutti::exchange {
 class Overlapped final : public Exchange, public Settles, public HasFigures {
  public:
   // Replaces a bucket's buffer by its mean over all ranks, on each rank. Called on the communication thread.
-  using Average = std::function<void(collectives::Communicator&, std::size_t bucket, collectives::Buffer,
+  using Average = std::function<void(collectives::Collectives&, std::size_t bucket, collectives::Buffer,
                                      std::string_view label)>;
 
   // Makes a bucket's parameters from what its gradients' memory holds after that, and clears it. Called by
   // finish_step.
   using Apply = std::function<void(std::size_t bucket)>;
 
-  // Without `apply` the updater does it. All arguments outlive the exchange. Between steps the communicator
+  // Without `apply` the updater does it. All arguments outlive the exchange. Between steps the engine
   // may be used by others.
-  Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all, Average average,
+  Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Collectives& all, Average average,
              observe::Trace& trace, Apply apply = nullptr);
   ~Overlapped() override;
   Overlapped(const Overlapped&) = delete;
@@ -62,7 +62,7 @@ class Overlapped final : public Exchange, public Settles, public HasFigures {
 
   grad::Buckets& buckets_;
   Updater& updater_;
-  collectives::Communicator& all_;
+  collectives::Collectives& all_;
   Average average_;
   Apply apply_;
   observe::Trace& trace_;
@@ -84,8 +84,8 @@ class Overlapped final : public Exchange, public Settles, public HasFigures {
   std::thread thread_;  // last: starts when all else is there
 };
 
-// Averages by one all-reduce, with the communicator's algorithm.
-void average_by_all_reduce(collectives::Communicator& all, std::size_t bucket, collectives::Buffer buffer,
+// Averages by one all-reduce, with the engine's algorithm.
+void average_by_all_reduce(collectives::Collectives& all, std::size_t bucket, collectives::Buffer buffer,
                            std::string_view label);
 
 }  // namespace tutti::exchange

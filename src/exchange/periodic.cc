@@ -51,7 +51,7 @@ void LocalSgd::meet(std::size_t bucket, std::span<float> parameters, std::span<f
   std::ranges::copy(staging, parameters.begin());
 }
 
-ElasticAveraging::ElasticAveraging(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all,
+ElasticAveraging::ElasticAveraging(grad::Buckets& buckets, Updater& updater, collectives::Collectives& all,
                                    std::int64_t every, double moving_rate, observe::Trace& trace)
     : Periodic(buckets, updater, all, every, trace), rate_(static_cast<float>(moving_rate)) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) centre_.emplace_back(buckets_.parameters(b).size());

@@ -10,7 +10,7 @@
 // so a checkpoint keeps everyone's.
 #pragma once
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "exchange/bucket_walk.h"
 #include "exchange/strategy.h"
 #include "observe/trace.h"
@@ -20,7 +20,7 @@ namespace tutti::exchange {
 class Periodic : public Exchange, public HasFigures {
  public:
   // All arguments outlive the exchange.
-  Periodic(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all, std::int64_t every,
+  Periodic(grad::Buckets& buckets, Updater& updater, collectives::Collectives& all, std::int64_t every,
            observe::Trace& trace)
       : buckets_(buckets), updater_(updater), all_(all), trace_(trace), every_(every) {}
 
@@ -40,7 +40,7 @@ class Periodic : public Exchange, public HasFigures {
 
   grad::Buckets& buckets_;
   Updater& updater_;
-  collectives::Communicator& all_;
+  collectives::Collectives& all_;
 
  private:
   template <typename Do>
@@ -67,7 +67,7 @@ class LocalSgd final : public Periodic {
 
 class ElasticAveraging final : public Periodic, public HasState {
  public:
-  ElasticAveraging(grad::Buckets& buckets, Updater& updater, collectives::Communicator& all,
+  ElasticAveraging(grad::Buckets& buckets, Updater& updater, collectives::Collectives& all,
                    std::int64_t every, double moving_rate, observe::Trace& trace);
 
   void start(std::int64_t step, bool with_state) override;

@@ -99,7 +99,7 @@ ClusterFacts usual_cluster(int workers, int servers, Link link) {
   return c;
 }
 
-ClusterFacts measure_cluster(collectives::Communicator& workers, int servers) {
+ClusterFacts measure_cluster(collectives::Collectives& workers, int servers) {
   ClusterFacts c{.workers = workers.world(), .servers = servers};
   if (workers.world() == 1) return c;
   constexpr std::size_t kCount = std::size_t{1} << 18;

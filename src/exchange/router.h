@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 
 namespace tutti::exchange {
 
@@ -57,6 +57,6 @@ ClusterFacts usual_cluster(int workers, int servers, Link link);
 
 // Times the workers' link with a few small and large messages. All workers call it; all get the same figures,
 // but other ones the next time.
-ClusterFacts measure_cluster(collectives::Communicator& workers, int servers);
+ClusterFacts measure_cluster(collectives::Collectives& workers, int servers);
 
 }  // namespace tutti::exchange

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "collectives/native.h"
 #include "net/inproc.h"
 
 namespace tutti::exchange {
@@ -74,7 +75,7 @@ TEST(Router, LinkIsMeasuredAndTheSameToEveryWorker) {
   for (const int workers : {2, 3}) {
     std::vector<ClusterFacts> seen(static_cast<std::size_t>(workers));
     net::run_as_threads(net::Medium::memory, workers, std::chrono::seconds(60), [&](net::Transport& t) {
-      collectives::Communicator all(t);
+      collectives::NativeEngine all(t);
       seen[static_cast<std::size_t>(to_int(t.rank()))] = measure_cluster(all, 1);
     });
     for (const auto& c : seen) {

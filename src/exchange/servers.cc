@@ -185,7 +185,7 @@ AggregatedServers::AggregatedServers(const Parts& parts, const Tuning& tuning)
       options_(tuning.servers),
       inner_(
           parts.buckets, parts.updater, parts.workers,
-          [this](collectives::Communicator&, std::size_t bucket, collectives::Buffer buffer,
+          [this](collectives::Collectives&, std::size_t bucket, collectives::Buffer buffer,
                  std::string_view label) { push_and_pull(bucket, buffer, label); },
           parts.trace, [this](std::size_t bucket) { apply(bucket); }) {
   TUTTI_CHECK(parts.tables.size() == 0, "a host's workers do not add up rows");

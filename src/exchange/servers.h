@@ -11,7 +11,7 @@
 // then whether it can be used. Embedding tables go by rows.
 #pragma once
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "exchange/bucket_walk.h"
 #include "exchange/countdown.h"
 #include "exchange/overlapped.h"

@@ -61,7 +61,7 @@ std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std
 }
 
 FiniteOptions finite_options(const Strategy& strategy, const Tuning& tuning,
-                             const collectives::Communicator& workers) {
+                             const collectives::Collectives& workers) {
   const bool alone = strategy.one_worker_only || strategy.asynchronous || strategy.drifts;
   return {tuning.on_nonfinite, workers.rank(), alone ? 1 : workers.world()};
 }
@@ -84,7 +84,7 @@ std::unique_ptr<Architecture> make_exchange(const Strategy& strategy, const Part
   return std::make_unique<Architecture>(strategy.make(parts, tuning));
 }
 
-std::vector<Collective> collectives_of(const Strategy& strategy, const collectives::Communicator& workers,
+std::vector<Collective> collectives_of(const Strategy& strategy, const collectives::Collectives& workers,
                                        std::uint64_t bucket_bytes) {
   std::vector<Collective> all;
   if (workers.world() == 1) return all;
@@ -94,7 +94,7 @@ std::vector<Collective> collectives_of(const Strategy& strategy, const collectiv
   return all;
 }
 
-std::string describe(const Strategy& strategy, const collectives::Communicator& workers, const Tuning& tuning,
+std::string describe(const Strategy& strategy, const collectives::Collectives& workers, const Tuning& tuning,
                      std::uint64_t bucket_bytes) {
   if (workers.world() == 1 && !strategy.servers) return "none: one worker";
   std::vector<std::string> said;

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "exchange/architecture.h"
 #include "exchange/updater.h"
 #include "observe/trace.h"
@@ -21,8 +21,8 @@ struct Parts {
   grad::Buckets& buckets;
   const grad::Tables& tables;  // beside the buckets; only where the strategy takes rows
   Updater& updater;
-  net::Transport& everyone;            // workers, then servers
-  collectives::Communicator& workers;  // the workers alone
+  net::Transport& everyone;           // workers, then servers
+  collectives::Collectives& workers;  // the workers alone
   observe::Trace& trace;
 };
 
@@ -38,7 +38,7 @@ struct Tuning {
   double clip_norm = 0;            // 0: gradients stay as long as they are
   OnNonFinite on_nonfinite = OnNonFinite::stop;
   // ring, allreduce, reduce-broadcast: how a bucket becomes its mean, instead of the strategy's own way.
-  std::function<void(collectives::Communicator&, std::size_t bucket, collectives::Buffer,
+  std::function<void(collectives::Collectives&, std::size_t bucket, collectives::Buffer,
                      std::string_view label)>
       average = nullptr;
 };
@@ -81,7 +81,7 @@ std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std
 
 // How a worker looks at numbers that may be none.
 FiniteOptions finite_options(const Strategy& strategy, const Tuning& tuning,
-                             const collectives::Communicator& workers);
+                             const collectives::Collectives& workers);
 
 // Why embedding tables travel whole with these numbers; empty: they may go by rows.
 std::string_view why_whole_tables(const Tuning& tuning);
@@ -99,11 +99,11 @@ struct Collective {
 };
 // Those that a bucket of this size takes part in, in their order; none where only servers or shared
 // parameters move gradients.
-std::vector<Collective> collectives_of(const Strategy& strategy, const collectives::Communicator& workers,
+std::vector<Collective> collectives_of(const Strategy& strategy, const collectives::Collectives& workers,
                                        std::uint64_t bucket_bytes);
 
 // One line for people: what moves the gradients of this size in this world, and why.
-std::string describe(const Strategy& strategy, const collectives::Communicator& workers, const Tuning& tuning,
+std::string describe(const Strategy& strategy, const collectives::Collectives& workers, const Tuning& tuning,
                      std::uint64_t bucket_bytes);
 
 }  // namespace tutti::exchange

@@ -95,7 +95,7 @@ std::vector<ps::TableShape> shapes_of(const grad::Tables& tables) {
   return shapes;
 }
 
-std::vector<ps::ClientTable> client_tables(const grad::Tables& tables, collectives::Communicator& workers) {
+std::vector<ps::ClientTable> client_tables(const grad::Tables& tables, collectives::Collectives& workers) {
   std::vector<ps::ClientTable> list;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const auto values = tables.values(t);

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "exchange/updater.h"
 #include "grad/tables.h"
 #include "ps/client.h"
@@ -68,6 +68,6 @@ class TableRows {
 // What the servers are told of the tables, and where the client finds them. Their gradients have room in the
 // workers' memory.
 std::vector<ps::TableShape> shapes_of(const grad::Tables& tables);
-std::vector<ps::ClientTable> client_tables(const grad::Tables& tables, collectives::Communicator& workers);
+std::vector<ps::ClientTable> client_tables(const grad::Tables& tables, collectives::Collectives& workers);
 
 }  // namespace tutti::exchange

@@ -36,7 +36,7 @@ struct Timed {
   int verified = 0;             // iterations whose sum was right
 };
 
-Timed time_iterations(collectives::Communicator& all, std::span<float> values, int iterations) {
+Timed time_iterations(collectives::Collectives& all, std::span<float> values, int iterations) {
   Timed timed;
   auto& seconds = timed.seconds;
   const int me = to_int(all.rank());
@@ -55,7 +55,7 @@ Timed time_iterations(collectives::Communicator& all, std::span<float> values, i
 
 }  // namespace
 
-nlohmann::json bench_allreduce(collectives::Communicator& all, const BenchSpec& spec) {
+nlohmann::json bench_allreduce(collectives::Collectives& all, const BenchSpec& spec) {
   auto rows = nlohmann::json::array();
   for (const std::uint64_t bytes : spec.sizes) {
     const std::size_t count = bytes / sizeof(float);

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 
 namespace tutti::lab {
 
@@ -24,6 +24,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BenchSpec, sizes, transport, algorithm, itera
 
 // A collective call. The rows: bytes, seconds, ranks, transport, algorithm, reason, iterations, verified,
 // bytes_per_second. Throws RunError if a result is wrong.
-nlohmann::json bench_allreduce(collectives::Communicator& all, const BenchSpec& spec);
+nlohmann::json bench_allreduce(collectives::Collectives& all, const BenchSpec& spec);
 
 }  // namespace tutti::lab

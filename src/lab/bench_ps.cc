@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/large_pages.h"
 #include "base/random.h"
-#include "collectives/communicator.h"
+#include "collectives/native.h"
 #include "net/group.h"
 #include "ps/client.h"
 #include "train/measure.h"
@@ -47,7 +47,7 @@ double memcpy_rate(std::size_t bytes) {
 }
 
 // As many rounds as were asked for, or as fit if one takes `pilot` seconds; the same on every worker.
-int choose_rounds(collectives::Communicator& workers, const BenchPsSpec& spec, double pilot) {
+int choose_rounds(collectives::Collectives& workers, const BenchPsSpec& spec, double pilot) {
   workers.all_reduce({&pilot, 1, DType::f64}, ReduceOp::max, "pilot");
   if (spec.iterations > 0) return spec.iterations;
   return static_cast<int>(std::clamp(kSecondsARow / std::max(pilot, 1e-9), 10.0, 2000.0));
@@ -55,7 +55,7 @@ int choose_rounds(collectives::Communicator& workers, const BenchPsSpec& spec, d
 
 class Worker {
  public:
-  Worker(net::Transport& everyone, collectives::Communicator& workers, const ps::ServerOptions& options,
+  Worker(net::Transport& everyone, collectives::Collectives& workers, const ps::ServerOptions& options,
          std::uint64_t bytes, std::size_t piece_bytes)
       : workers_(workers),
         parameters_(bytes / sizeof(float)),
@@ -117,7 +117,7 @@ class Worker {
   bool verified() const { return verified_ == rounds_; }
 
  private:
-  collectives::Communicator& workers_;
+  collectives::Collectives& workers_;
   std::vector<float> parameters_;
   std::span<float> gradients_;
   ps::Client client_;
@@ -128,7 +128,7 @@ class Worker {
 // A worker whose steps touch a few rows of one table: the same on every worker, so that their mean is known.
 class RowWorker {
  public:
-  RowWorker(net::Transport& everyone, collectives::Communicator& workers, const ps::ServerOptions& options,
+  RowWorker(net::Transport& everyone, collectives::Collectives& workers, const ps::ServerOptions& options,
             const BenchPsSpec& spec)
       : workers_(workers),
         shape_{"table", spec.table_rows, spec.table_width},
@@ -212,7 +212,7 @@ class RowWorker {
     return rows;
   }
 
-  collectives::Communicator& workers_;
+  collectives::Collectives& workers_;
   const ps::TableShape shape_;
   std::vector<float> table_;
   std::vector<int> touched_;  // steps, by place
@@ -245,7 +245,7 @@ nlohmann::json row_of(const BenchPsSpec& spec, const char* what, std::uint64_t b
           {"bytes_per_second", static_cast<double>(bytes) / seconds}};
 }
 
-void add_rows(nlohmann::json& rows, Worker& worker, collectives::Communicator& workers,
+void add_rows(nlohmann::json& rows, Worker& worker, collectives::Collectives& workers,
               const BenchPsSpec& spec, std::uint64_t bytes) {
   const double copy_rate = memcpy_rate(bytes);
   const auto row = [&](const char* what, const auto& timed) {
@@ -262,7 +262,7 @@ void add_rows(nlohmann::json& rows, Worker& worker, collectives::Communicator& w
   row("push+pull", [&] { worker.push(ps::Answering::whole); });
 }
 
-void add_table_rows(nlohmann::json& rows, net::Transport& everyone, collectives::Communicator& workers,
+void add_table_rows(nlohmann::json& rows, net::Transport& everyone, collectives::Collectives& workers,
                     const BenchPsSpec& spec) {
   const std::uint64_t bytes = spec.table_rows * spec.table_width * sizeof(float);
   const auto options = options_of(spec);
@@ -298,7 +298,7 @@ nlohmann::json bench_ps(net::Transport& everyone, const BenchPsSpec& spec) {
     return nullptr;
   }
   net::Group group(everyone, spec.workers);
-  collectives::Communicator workers(group);
+  collectives::NativeEngine workers(group);
   auto rows = nlohmann::json::array();
   for (const std::uint64_t bytes : spec.sizes) {
     Worker worker(everyone, workers, options, bytes, spec.piece_bytes);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "collectives/native.h"
 #include "lab/bench_allreduce.h"
 #include "net/inproc.h"
 #include "ps/server_fixture.h"
@@ -10,7 +11,7 @@ namespace {
 
 TEST(BenchAllreduce, RowsAreVerifiedAndSaySize) {
   net::run_as_threads(net::Medium::memory, 3, std::chrono::seconds(60), [](net::Transport& t) {
-    collectives::Communicator all(t);
+    collectives::NativeEngine all(t);
     const auto rows = bench_allreduce(all, {.sizes = {1024, 4000}, .transport = "inproc", .iterations = 4});
     ASSERT_EQ(rows.size(), 2U);
     EXPECT_EQ(rows[1]["bytes"], 4000);
@@ -37,7 +38,7 @@ class Flipping final : public ps::fixture::Passing {
 TEST(BenchAllreduce, SumThatIsWrongIsNoResult) {
   net::run_as_threads(net::Medium::sockets, 2, std::chrono::seconds(2), [](net::Transport& t) {
     Flipping flipping(t);
-    collectives::Communicator all(t.rank() == Rank{1} ? static_cast<net::Transport&>(flipping) : t);
+    collectives::NativeEngine all(t.rank() == Rank{1} ? static_cast<net::Transport&>(flipping) : t);
     try {
       bench_allreduce(all, {.sizes = {1 << 20}, .transport = "inproc", .iterations = 4});
       ADD_FAILURE();

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "collectives/native.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
 #include "library/member.h"
@@ -188,7 +189,7 @@ class Attendance {
  private:
   std::unique_ptr<library::World> world_;
   std::unique_ptr<net::Transport> transport_;
-  collectives::Communicator all_;
+  collectives::NativeEngine all_;
 };
 
 }  // namespace
@@ -261,7 +262,7 @@ class Distributed::Impl {
   // Buckets become their means by the hook.
   Plan with_hook(Plan plan, const std::shared_ptr<Hook>& hook) {
     if (hook) {
-      plan.tuning.average = [this, hook](collectives::Communicator& all, std::size_t bucket,
+      plan.tuning.average = [this, hook](collectives::Collectives& all, std::size_t bucket,
                                          collectives::Buffer buffer, std::string_view label) {
         average_by(*hook, all, bucket, buffer, label);
       };
@@ -269,7 +270,7 @@ class Distributed::Impl {
     return plan;
   }
 
-  void average_by(Hook& hook, collectives::Communicator& all, std::size_t bucket,
+  void average_by(Hook& hook, collectives::Collectives& all, std::size_t bucket,
                   const collectives::Buffer& buffer, std::string_view label) {
     if (!for_hook_) for_hook_.emplace(all, "hook");
     const torch::NoGradGuard no_grad;
@@ -385,12 +386,12 @@ class Distributed::Impl {
   const std::unique_ptr<ServerThread> server_;  // outlives the transport: it ends when all have left
   const std::unique_ptr<net::Transport> everyone_;
   net::Group workers_;
-  collectives::Communicator all_;
+  collectives::NativeEngine all_;
   observe::Trace trace_;
   grad::Tables tables_;
   grad::Buckets buckets_;
   exchange::Updater updater_;
-  std::optional<library::CommunicatorWorkers> for_hook_;  // the communication thread's
+  std::optional<library::CollectiveWorkers> for_hook_;  // the communication thread's
   const std::unique_ptr<exchange::Architecture> exchange_;
   const std::unique_ptr<Attendance> attendance_;  // where inputs are uneven
   std::vector<bool> arrived_;                     // by parameter, in this step

@@ -51,7 +51,7 @@ std::unique_ptr<Member> Member::join(std::optional<int> job_descriptor) {
 Member::Member(std::unique_ptr<net::Transport> transport, Connection connection)
     : connection_(std::move(connection)),
       transport_(std::move(transport)),
-      all_(std::make_unique<collectives::Communicator>(*transport_)),
+      all_(std::make_unique<collectives::NativeEngine>(*transport_)),
       tensors_(*all_) {
   for (int r = 0; r < size(); ++r) job_ranks_.push_back(Rank{r});
 }
@@ -71,7 +71,7 @@ std::unique_ptr<Member> Member::group(std::span<const int> ranks) {
   if (std::ranges::find(ranks, rank()) == ranks.end())
     throw ConfigError(fmt::format("rank {} makes a group that it is no member of", rank()));
   net::Survivors some(*transport_, std::move(members));
-  collectives::Communicator among(some);
+  collectives::NativeEngine among(some);
   const auto world = library::make_world(among, transport_->peer_memory() != nullptr, 0, connection_);
   auto member = std::make_unique<Member>(world->take_seat(among.rank()), connection_);
   member->life_ = life_;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/native.h"
 #include "library/tensors.h"
 #include "library/world.h"
 #include "net/heartbeat.h"
@@ -25,7 +26,7 @@ class Member {
 
   int rank() const { return to_int(all_->rank()); }
   int size() const { return all_->world(); }
-  collectives::Communicator& all() { return *all_; }
+  collectives::Collectives& all() { return *all_; }
   Clock::duration timeout() const { return connection_.options.timeout; }
 
   std::unique_ptr<World> make_world(int servers);
@@ -55,7 +56,7 @@ class Member {
   std::vector<Rank> job_ranks_;  // of this session's ranks
   std::shared_ptr<Life> life_;
   std::unique_ptr<net::Transport> transport_;
-  std::unique_ptr<collectives::Communicator> all_;
+  std::unique_ptr<collectives::NativeEngine> all_;
   Tensors tensors_;
 };
 

@@ -90,7 +90,7 @@ class OwnStrategy final : public exchange::Exchange, public exchange::HasFigures
   const exchange::Parts parts_;
   exchange::Countdown countdown_;
   exchange::BucketWalk walk_;
-  library::CommunicatorWorkers workers_;
+  library::CollectiveWorkers workers_;
   std::size_t told_ = 0;  // buckets of this step
   std::uint64_t sent_before_ = 0;
   exchange::ExchangeTimes times_;

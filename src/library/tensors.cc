@@ -59,7 +59,7 @@ void require_on_cpu(const torch::Tensor& tensor) {
   }
 }
 
-// The communicator moves words of four bytes.
+// The engine moves words of four bytes.
 std::size_t words_of(std::size_t bytes) {
   return (bytes + 3) / 4;
 }

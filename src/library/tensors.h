@@ -3,18 +3,18 @@
 
 #include <torch/types.h>
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "tutti/session.h"
 
 namespace tutti::library {
 
-// Moves tensors of a communicator's ranks through memory that it moves best. One thread uses it, and every
-// rank makes the same calls with the same shapes and types. What the communicator allocated before stays;
+// Moves tensors of an engine's ranks through memory that it moves best. One thread uses it, and every
+// rank makes the same calls with the same shapes and types. What the engine allocated before stays;
 // nobody allocates from it afterwards.
 class Tensors {
  public:
-  // The communicator outlives it.
-  explicit Tensors(collectives::Communicator& all) : all_(all), before_(all.mark()) {}
+  // The engine outlives it.
+  explicit Tensors(collectives::Collectives& all) : all_(all), before_(all.mark()) {}
 
   // As Session promises. Each throws ConfigError for a tensor that cannot be moved, PeerLost and Timeout.
   void all_reduce(torch::Tensor& tensor, ReduceOp op, std::string_view label);
@@ -25,8 +25,8 @@ class Tensors {
  private:
   std::span<std::byte> room_for(std::size_t bytes);
 
-  collectives::Communicator& all_;
-  const collectives::Communicator::Mark before_;
+  collectives::Collectives& all_;
+  const collectives::Collectives::Mark before_;
   std::span<std::byte> room_;
 };
 

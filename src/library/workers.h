@@ -1,4 +1,4 @@
-// The processes of a communicator, as hooks and strategies see them.
+// The processes of an engine, as hooks and strategies see them.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace tutti::library {
 
-// One thread uses it. The communicator outlives it.
-class CommunicatorWorkers final : public Workers {
+// One thread uses it. The engine outlives it.
+class CollectiveWorkers final : public Workers {
  public:
   // `label` says to people who moves the numbers.
-  CommunicatorWorkers(collectives::Communicator& all, std::string label)
+  CollectiveWorkers(collectives::Collectives& all, std::string label)
       : all_(all), tensors_(all), label_(std::move(label)) {}
 
   int rank() const override { return to_int(all_.rank()); }
@@ -24,7 +24,7 @@ class CommunicatorWorkers final : public Workers {
   void broadcast(torch::Tensor& tensor, int root) override { tensors_.broadcast(tensor, root, label_); }
 
  private:
-  collectives::Communicator& all_;
+  collectives::Collectives& all_;
   Tensors tensors_;
   const std::string label_;
 };

@@ -22,7 +22,7 @@ UniqueFd open_of_process(int pid, int fd) {
 
 // The memory file of rank 0, opened by all. `make` makes it there, `open` opens it elsewhere.
 template <typename T>
-std::shared_ptr<const T> shared_from_first(collectives::Communicator& all, const std::function<T()>& make) {
+std::shared_ptr<const T> shared_from_first(collectives::Collectives& all, const std::function<T()>& make) {
   std::shared_ptr<const T> shared;
   std::string where;
   if (all.rank() == Rank{0}) {
@@ -41,13 +41,13 @@ std::shared_ptr<const T> shared_from_first(collectives::Communicator& all, const
   return shared;
 }
 
-std::shared_ptr<const net::StatusBoard> board_of_world(collectives::Communicator& all, int seats) {
+std::shared_ptr<const net::StatusBoard> board_of_world(collectives::Collectives& all, int seats) {
   return shared_from_first<net::StatusBoard>(all, [&] { return net::StatusBoard::create(seats); });
 }
 
 class SharedWorld final : public World {
  public:
-  SharedWorld(collectives::Communicator& all, int servers, net::TransportOptions options)
+  SharedWorld(collectives::Collectives& all, int servers, net::TransportOptions options)
       : options_(std::move(options)) {
     const int seats = all.world() + servers;
     options_.board = board_of_world(all, seats);
@@ -65,7 +65,7 @@ class SharedWorld final : public World {
 
 class TcpWorld final : public World {
  public:
-  TcpWorld(collectives::Communicator& all, int servers, const Connection& connection)
+  TcpWorld(collectives::Collectives& all, int servers, const Connection& connection)
       : options_(connection.options) {
     const int workers = all.world();
     const int seats = workers + servers;
@@ -100,7 +100,7 @@ class TcpWorld final : public World {
 
 }  // namespace
 
-std::unique_ptr<World> make_world(collectives::Communicator& all, bool shares_memory, int servers,
+std::unique_ptr<World> make_world(collectives::Collectives& all, bool shares_memory, int servers,
                                   const Connection& connection) {
   if (shares_memory) return std::make_unique<SharedWorld>(all, servers, connection.options);
   return std::make_unique<TcpWorld>(all, servers, connection);

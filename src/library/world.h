@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "net/auth.h"
 #include "net/stream_transport.h"
 
@@ -30,7 +30,7 @@ class World {
 };
 
 // A collective call.
-std::unique_ptr<World> make_world(collectives::Communicator& all, bool shares_memory, int servers,
+std::unique_ptr<World> make_world(collectives::Collectives& all, bool shares_memory, int servers,
                                   const Connection& connection);
 
 }  // namespace tutti::library

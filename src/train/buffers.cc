@@ -38,7 +38,7 @@ Buffers::Buffers(const models::Model& model) {
   }
 }
 
-void Buffers::average(collectives::Communicator& all) const {
+void Buffers::average(collectives::Collectives& all) const {
   using collectives::ReduceOp;
   in_one_row<float>(views_, torch::kFloat32, [&](auto& row) {
     all.all_reduce({row.data(), row.size(), DType::f32}, ReduceOp::average, "running statistics");
@@ -48,7 +48,7 @@ void Buffers::average(collectives::Communicator& all) const {
   });
 }
 
-void Buffers::broadcast(collectives::Communicator& all) const {
+void Buffers::broadcast(collectives::Collectives& all) const {
   in_one_row<float>(views_, torch::kFloat32, [&](auto& row) {
     all.broadcast({row.data(), row.size(), DType::f32}, Rank{0}, "running statistics");
   });

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "models/model.h"
 
 namespace tutti::train {
@@ -21,9 +21,9 @@ class Buffers {
   const std::vector<std::pair<std::string, torch::Tensor>>& views() const { return views_; }
 
   // Makes them equal on all workers: the mean of what was measured, the largest of what was counted.
-  void average(collectives::Communicator& all) const;
+  void average(collectives::Collectives& all) const;
   // Makes them equal to rank 0's.
-  void broadcast(collectives::Communicator& all) const;
+  void broadcast(collectives::Collectives& all) const;
 
   // Their values, by view, and back: forward changes them also in a step that is skipped then.
   std::vector<torch::Tensor> copy() const;

@@ -16,7 +16,7 @@ constexpr std::size_t kEvaluationBatch = 250;
 }  // namespace
 
 Evaluation evaluate(models::Model& model, const models::Measures& measures, bool channels_last,
-                    const data::Samples& samples, collectives::Communicator* all,
+                    const data::Samples& samples, collectives::Collectives* all,
                     const std::function<void(std::size_t batch, std::size_t batches)>& on_batch) {
   const torch::NoGradGuard no_grad;
   model.eval();

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "data/samples.h"
 #include "models/model.h"
 
@@ -20,7 +20,7 @@ struct Evaluation {
 // mode. `on_batch` hears of each of this rank's batches before it is computed: which it is, from 1, and of
 // how many.
 Evaluation evaluate(models::Model& model, const models::Measures& measures, bool channels_last,
-                    const data::Samples& samples, collectives::Communicator* all,
+                    const data::Samples& samples, collectives::Collectives* all,
                     const std::function<void(std::size_t batch, std::size_t batches)>& on_batch);
 
 }  // namespace tutti::train

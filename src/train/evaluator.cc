@@ -11,7 +11,7 @@ namespace tutti::train {
 Evaluator::Evaluator(const RunContext& run, models::Model& model)
     : run_(run), model_(model), target_(target_of(run.config, run.info)) {}
 
-void Evaluator::evaluate(std::int64_t step, collectives::Communicator* all,
+void Evaluator::evaluate(std::int64_t step, collectives::Collectives* all,
                          const std::function<void()>& before_batch) {
   if (run_.operators) run_.operators->listen();
   auto last_batch = Clock::now();

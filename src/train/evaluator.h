@@ -21,7 +21,7 @@ class Evaluator {
   // After `step` steps, whose number a user is told. A collective call of `all`, or, if null, this rank's
   // alone. `before_batch` is called before each of its batches. Throws NonFinite where the loss is none,
   // unless such steps are skipped.
-  void evaluate(std::int64_t step, collectives::Communicator* all, const std::function<void()>& before_batch);
+  void evaluate(std::int64_t step, collectives::Collectives* all, const std::function<void()>& before_batch);
 
   const std::optional<Evaluation>& last() const { return last_; }
   const std::optional<Target>& target() const { return target_; }

@@ -56,7 +56,7 @@ class LiveReplica {
   RunContext& run_;
   const TrainedModel& model_;
   StepWork& work_;
-  const collectives::Communicator::Mark before_replica_;
+  const collectives::Collectives::Mark before_replica_;
   exchange::Tuning tuning_;
   Routing routing_;
   std::optional<PartitionSearch> search_;

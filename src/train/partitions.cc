@@ -14,7 +14,7 @@ PartitionSearch::PartitionSearch(int servers) {
   for (const int factor : {1, 2, 4, 8}) counts_.push_back(servers * factor);
 }
 
-std::optional<int> PartitionSearch::after_step(Clock::duration waited, collectives::Communicator& workers) {
+std::optional<int> PartitionSearch::after_step(Clock::duration waited, collectives::Collectives& workers) {
   if (choice_) return std::nullopt;
   waited_.push_back(std::chrono::duration<double>(waited).count());
   if (waited_.size() < kStepsEach) return std::nullopt;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "ps/table.h"
 
 namespace tutti::train {
@@ -21,7 +21,7 @@ class PartitionSearch {
 
   // A step has waited so long for its rows. Says with how many partitions to go on, where that changes. All
   // workers call it after the same steps and get the same answer.
-  std::optional<int> after_step(Clock::duration waited, collectives::Communicator& workers);
+  std::optional<int> after_step(Clock::duration waited, collectives::Collectives& workers);
 
   // Once it is decided: the count, the reason and the trials.
   const std::optional<ps::PartitionChoice>& choice() const { return choice_; }

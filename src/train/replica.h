@@ -19,8 +19,8 @@ struct Surroundings {
   const exchange::Strategy& strategy;
   exchange::Tuning& tuning;
   std::size_t bucket_bytes = 0;
-  net::Transport& everyone;            // workers, then servers
-  collectives::Communicator& workers;  // the workers alone
+  net::Transport& everyone;           // workers, then servers
+  collectives::Collectives& workers;  // the workers alone
   observe::Trace& trace;
 };
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "config/train_config.h"
 #include "exchange/router.h"
 #include "exchange/strategy.h"
@@ -22,7 +22,7 @@ class Routing {
     const models::Model& model;
     const exchange::Strategy& strategy;
     const exchange::Tuning& tuning;
-    collectives::Communicator& workers;
+    collectives::Collectives& workers;
     const config::TrainConfig& config;
     std::function<void(std::string)> say;  // what a user should know, a line at a time
   };

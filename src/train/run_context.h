@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "collectives/communicator.h"
+#include "collectives/native.h"
 #include "data/loader.h"
 #include "data/samples.h"
 #include "exchange/strategy.h"
@@ -47,7 +47,7 @@ class RunContext {
   net::Group group_;  // the workers
 
  public:
-  collectives::Communicator workers;
+  collectives::NativeEngine workers;
   observe::Trace trace;
 
   // Which samples this worker reads.
@@ -56,7 +56,7 @@ class RunContext {
   // Where workers may have died on the way, those that are left end the run among themselves: all of them
   // call it, and speak through workers_left() from then on.
   void gather_survivors();
-  collectives::Communicator& workers_left() { return rest_ ? *rest_ : workers; }
+  collectives::Collectives& workers_left() { return rest_ ? *rest_ : workers; }
 
   Gait gait() const;
   Rank rank() const { return workers.rank(); }
@@ -76,7 +76,7 @@ class RunContext {
 
  private:
   std::optional<net::Survivors> survivors_;  // if any worker has died
-  std::optional<collectives::Communicator> rest_;
+  std::optional<collectives::NativeEngine> rest_;
 };
 
 }  // namespace tutti::train

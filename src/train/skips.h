@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "exchange/finite_guard.h"
 #include "train/buffers.h"
 
@@ -16,8 +16,8 @@ namespace tutti::train {
 class Skips {
  public:
   // `together`, if given, are workers that all skip the same steps. What a user should know goes to `say`, a
-  // line at a time. Buffers and communicator outlive it.
-  Skips(const Buffers& buffers, collectives::Communicator* together, std::function<void(std::string)> say)
+  // line at a time. Buffers and engine outlive it.
+  Skips(const Buffers& buffers, collectives::Collectives* together, std::function<void(std::string)> say)
       : buffers_(buffers), together_(together), say_(std::move(say)) {}
 
   // Around every step, which is counted from 1. Forward has changed running statistics also in a step that is
@@ -34,7 +34,7 @@ class Skips {
   std::string who_found(const exchange::FiniteGuard& guard, Rank rank) const;
 
   const Buffers& buffers_;
-  collectives::Communicator* const together_;
+  collectives::Collectives* const together_;
   const std::function<void(std::string)> say_;
   std::vector<torch::Tensor> kept_;  // the buffers before the step
   std::int64_t count_ = 0;

@@ -43,7 +43,7 @@ RankReport make_report(const StepSeries& series, std::int64_t steps_per_epoch) {
   return r;
 }
 
-std::vector<RankReport> gather_reports(collectives::Communicator& all, const RankReport& mine) {
+std::vector<RankReport> gather_reports(collectives::Collectives& all, const RankReport& mine) {
   std::vector<RankReport> ranks;
   for (const auto& text : collectives::gather_text(all, nlohmann::json(mine).dump(), "reports")) {
     ranks.push_back(nlohmann::json::parse(text).get<RankReport>());
@@ -51,7 +51,7 @@ std::vector<RankReport> gather_reports(collectives::Communicator& all, const Ran
   return ranks;
 }
 
-void write_trace(collectives::Communicator& all, const observe::Trace& mine,
+void write_trace(collectives::Collectives& all, const observe::Trace& mine,
                  const std::filesystem::path& path) {
   const auto texts = collectives::gather_text(all, mine.events().dump(), "traces");
   if (all.rank() != Rank{0}) return;

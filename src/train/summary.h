@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/communicator.h"
+#include "collectives/collectives.h"
 #include "config/train_config.h"
 #include "observe/trace.h"
 #include "train/evaluate.h"
@@ -44,10 +44,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, rank, compute_ms, exchange_ms, ex
 RankReport make_report(const StepSeries& series, std::int64_t steps_per_epoch);
 
 // A collective call: everyone gets all reports, by rank.
-std::vector<RankReport> gather_reports(collectives::Communicator& all, const RankReport& mine);
+std::vector<RankReport> gather_reports(collectives::Collectives& all, const RankReport& mine);
 
 // A collective call: rank 0 writes all ranks' spans into one file. Throws RunError.
-void write_trace(collectives::Communicator& all, const observe::Trace& mine,
+void write_trace(collectives::Collectives& all, const observe::Trace& mine,
                  const std::filesystem::path& path);
 
 // What rank 0 knows of the run beside the reports.

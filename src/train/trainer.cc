@@ -157,7 +157,7 @@ class Trainer {
     checkpoints_.finish();
   }
 
-  void evaluate(std::int64_t done, collectives::Communicator* all) {
+  void evaluate(std::int64_t done, collectives::Collectives* all) {
     if (exchange().rows() != nullptr && done < last_step_) exchange().rows()->fetch_all();
     evaluator_.evaluate(done, all, [&] { save_if_told_to_stop(done); });
   }

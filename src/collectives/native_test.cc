@@ -1,5 +1,5 @@
 // Every collective, algorithm, element type and operator, on every medium, against sums done by hand.
-#include "collectives/communicator.h"
+#include "collectives/native.h"
 
 #include <gtest/gtest.h>
 
@@ -24,10 +24,10 @@ struct Setting {
   std::optional<Algorithm> algorithm;
 };
 
-void run(const Setting& s, int world, const std::function<void(Communicator&)>& body) {
+void run(const Setting& s, int world, const std::function<void(Collectives&)>& body) {
   const auto medium = s.way == Way::sockets ? net::Medium::sockets : net::Medium::memory;
   net::run_as_threads(medium, world, kPatience, [&](net::Transport& t) {
-    Communicator all(t, s.algorithm);
+    NativeEngine all(t, s.algorithm);
     body(all);
   });
 }
@@ -38,7 +38,7 @@ std::int32_t input(int rank, std::size_t i) {
 
 // A buffer of `count` int32 filled with this rank's input.
 struct Filled {
-  Filled(Communicator& all, Way way, std::size_t count) : heap(way == Way::in_place ? 0 : count) {
+  Filled(Collectives& all, Way way, std::size_t count) : heap(way == Way::in_place ? 0 : count) {
     auto* p = heap.data();
     if (way == Way::in_place) p = reinterpret_cast<std::int32_t*>(all.allocate(count * 4).data());
     values = {p, count};
@@ -59,12 +59,12 @@ std::int32_t total(int world, std::size_t i) {
   return sum;
 }
 
-class CommunicatorWays : public ::testing::TestWithParam<Setting> {};
+class NativeEngineWays : public ::testing::TestWithParam<Setting> {};
 
-TEST_P(CommunicatorWays, AllOperationsAreExactAtAnyWorldAndLength) {
+TEST_P(NativeEngineWays, AllOperationsAreExactAtAnyWorldAndLength) {
   const Setting s = GetParam();
   for (const int world : {1, 2, 3, 4, 5}) {
-    run(s, world, [&](Communicator& all) {
+    run(s, world, [&](Collectives& all) {
       for (const std::size_t count : {0, 1, 2, 3, 7, 1000, 50'001}) {
         Filled f(all, s.way, count);
         all.all_reduce(f.buffer(), ReduceOp::sum);
@@ -96,9 +96,9 @@ TEST_P(CommunicatorWays, AllOperationsAreExactAtAnyWorldAndLength) {
   }
 }
 
-TEST_P(CommunicatorWays, ManySmallReductionsInARowStayInStep) {
+TEST_P(NativeEngineWays, ManySmallReductionsInARowStayInStep) {
   const Setting s = GetParam();
-  run(s, 4, [&](Communicator& all) {
+  run(s, 4, [&](Collectives& all) {
     Filled f(all, s.way, 9);
     for (int round = 0; round < 300; ++round) {
       f.refill(all.rank());
@@ -125,11 +125,11 @@ std::string setting_name(const ::testing::TestParamInfo<Setting>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CommunicatorWays, ::testing::ValuesIn(settings()), setting_name);
+INSTANTIATE_TEST_SUITE_P(All, NativeEngineWays, ::testing::ValuesIn(settings()), setting_name);
 
 // What ranks 0 to 3 bring, and the mean of the first two and of all.
 template <typename T>
-void expect_averages(Communicator& all, DType type, std::array<T, 4> inputs, T of_two, T of_four) {
+void expect_averages(Collectives& all, DType type, std::array<T, 4> inputs, T of_two, T of_four) {
   constexpr std::size_t kCount = 101;
   const T mean = all.world() == 2 ? of_two : of_four;
   const auto bytes = all.allocate(kCount * sizeof(T));
@@ -154,10 +154,10 @@ void expect_averages(Communicator& all, DType type, std::array<T, 4> inputs, T o
   if (all.rank() == Rank{1}) expect_mean({0, kCount}, "reduce");
 }
 
-TEST(Communicator, AveragesAreTheMeansInEveryType) {
+TEST(NativeEngine, AveragesAreTheMeansInEveryType) {
   for (const Way way : {Way::in_place, Way::sockets}) {
     for (const int world : {2, 4}) {
-      run({way, std::nullopt}, world, [](Communicator& all) {
+      run({way, std::nullopt}, world, [](Collectives& all) {
         expect_averages<float>(all, DType::f32, {1.5F, 4.5F, 7.5F, 10.5F}, 3, 6);
         expect_averages<double>(all, DType::f64, {-2.25, -6.75, -11.25, -15.75}, -4.5, -9);
         expect_averages<std::int32_t>(all, DType::i32, {7, 21, 35, 49}, 14, 28);
@@ -170,11 +170,11 @@ TEST(Communicator, AveragesAreTheMeansInEveryType) {
   }
 }
 
-TEST(Communicator, RepeatedRunsGiveTheSameBitsOnEveryRank) {
+TEST(NativeEngine, RepeatedRunsGiveTheSameBitsOnEveryRank) {
   std::map<Way, std::vector<float>> first;
   for (int attempt = 0; attempt < 5; ++attempt) {
     for (const Way way : {Way::in_place, Way::sockets}) {
-      run({way, Algorithm::direct}, 5, [&](Communicator& all) {
+      run({way, Algorithm::direct}, 5, [&](Collectives& all) {
         const auto bytes = all.allocate(4000);
         auto* x = reinterpret_cast<float*>(bytes.data());
         for (int i = 0; i < 1000; ++i)
@@ -194,8 +194,8 @@ TEST(Communicator, RepeatedRunsGiveTheSameBitsOnEveryRank) {
   }
 }
 
-TEST(Communicator, CountsWhatARingSends) {
-  run({Way::in_place, Algorithm::ring}, 4, [](Communicator& all) {
+TEST(NativeEngine, CountsWhatARingSends) {
+  run({Way::in_place, Algorithm::ring}, 4, [](Collectives& all) {
     const auto bytes = all.allocate(4000);
     all.all_reduce({bytes.data(), 1000, DType::f32}, ReduceOp::sum);
     EXPECT_EQ(all.bytes_sent(), 2U * 3U * 1000U);  // 2 (N-1)/N x 4000
@@ -204,9 +204,9 @@ TEST(Communicator, CountsWhatARingSends) {
 
 // What each rank's ProtocolError says when each does its own; "" where there was none.
 std::vector<std::string> errors_of(const Setting& s, int world,
-                                   const std::function<void(Communicator&)>& work) {
+                                   const std::function<void(Collectives&)>& work) {
   std::vector<std::string> errors(static_cast<std::size_t>(world));
-  run(s, world, [&](Communicator& all) {
+  run(s, world, [&](Collectives& all) {
     try {
       all.barrier();  // not the first of all works
       work(all);
@@ -218,15 +218,15 @@ std::vector<std::string> errors_of(const Setting& s, int world,
   return errors;
 }
 
-class CommunicatorInPlace : public ::testing::TestWithParam<Setting> {
+class NativeEngineInPlace : public ::testing::TestWithParam<Setting> {
  protected:
-  using Call = std::function<void(Communicator&, Buffer)>;
+  using Call = std::function<void(Collectives&, Buffer)>;
 
   // The last rank does `odd`, with `odd_count` elements, all others do `usual`. Every rank must find out.
   static void expect_found(const Call& usual, const Call& odd, std::size_t odd_count,
                            const std::vector<std::string>& words) {
     for (int world = 2; world <= 5; ++world) {
-      const auto errors = errors_of(GetParam(), world, [&](Communicator& all) {
+      const auto errors = errors_of(GetParam(), world, [&](Collectives& all) {
         const auto bytes = all.allocate(8000);
         const bool is_odd = to_int(all.rank()) == world - 1;
         (is_odd ? odd : usual)(all, {bytes.data(), is_odd ? odd_count : 1000, DType::i32});
@@ -240,13 +240,12 @@ class CommunicatorInPlace : public ::testing::TestWithParam<Setting> {
   }
 };
 
-TEST_P(CommunicatorInPlace, CountsThatDifferAreFoundByEveryRankInEveryOperation) {
-  const std::vector<Call> calls = {
-      [](Communicator& all, Buffer b) { all.all_reduce(b, ReduceOp::sum); },
-      [](Communicator& all, Buffer b) { all.reduce_scatter(b, ReduceOp::sum); },
-      [](Communicator& all, Buffer b) { all.all_gather(b); },
-      [](Communicator& all, Buffer b) { all.broadcast(b, Rank{0}); },
-      [](Communicator& all, Buffer b) { all.reduce(b, ReduceOp::sum, Rank{0}); }};
+TEST_P(NativeEngineInPlace, CountsThatDifferAreFoundByEveryRankInEveryOperation) {
+  const std::vector<Call> calls = {[](Collectives& all, Buffer b) { all.all_reduce(b, ReduceOp::sum); },
+                                   [](Collectives& all, Buffer b) { all.reduce_scatter(b, ReduceOp::sum); },
+                                   [](Collectives& all, Buffer b) { all.all_gather(b); },
+                                   [](Collectives& all, Buffer b) { all.broadcast(b, Rank{0}); },
+                                   [](Collectives& all, Buffer b) { all.reduce(b, ReduceOp::sum, Rank{0}); }};
   for (const auto& call : calls) {
     expect_found(call, call, 999, {"of 1000 int32", "of 999 int32"});
     expect_found(call, call, 1, {"of 1000 int32", "of 1 int32"});
@@ -254,13 +253,13 @@ TEST_P(CommunicatorInPlace, CountsThatDifferAreFoundByEveryRankInEveryOperation)
   }
 }
 
-TEST_P(CommunicatorInPlace, OperationsThatDifferAreFoundByEveryRank) {
-  const Call all_reduce = [](Communicator& all, Buffer b) { all.all_reduce(b, ReduceOp::sum); };
-  const Call broadcast = [](Communicator& all, Buffer b) { all.broadcast(b, Rank{0}); };
-  const Call reduce = [](Communicator& all, Buffer b) { all.reduce(b, ReduceOp::sum, Rank{0}); };
-  const Call all_gather = [](Communicator& all, Buffer b) { all.all_gather(b); };
-  const Call barrier = [](Communicator& all, Buffer) { all.barrier(); };
-  const Call nothing = [](Communicator&, Buffer) {};
+TEST_P(NativeEngineInPlace, OperationsThatDifferAreFoundByEveryRank) {
+  const Call all_reduce = [](Collectives& all, Buffer b) { all.all_reduce(b, ReduceOp::sum); };
+  const Call broadcast = [](Collectives& all, Buffer b) { all.broadcast(b, Rank{0}); };
+  const Call reduce = [](Collectives& all, Buffer b) { all.reduce(b, ReduceOp::sum, Rank{0}); };
+  const Call all_gather = [](Collectives& all, Buffer b) { all.all_gather(b); };
+  const Call barrier = [](Collectives& all, Buffer) { all.barrier(); };
+  const Call nothing = [](Collectives&, Buffer) {};
   expect_found(all_reduce, broadcast, 1000, {"all-reduce of 1000", "broadcast of 1000"});
   expect_found(broadcast, reduce, 1000, {"broadcast of 1000", "reduce of 1000"});
   expect_found(all_gather, all_reduce, 1000, {"all-gather of 1000", "all-reduce of 1000"});
@@ -268,25 +267,25 @@ TEST_P(CommunicatorInPlace, OperationsThatDifferAreFoundByEveryRank) {
   expect_found(all_reduce, nothing, 1000, {"all-reduce of 1000", "barrier of 1"});
 }
 
-TEST_P(CommunicatorInPlace, RootsOperatorsTypesAndPlacesThatDifferAreFoundByEveryRank) {
-  const Call usual = [](Communicator& all, Buffer b) { all.reduce(b, ReduceOp::sum, Rank{0}); };
-  expect_found(usual, [](Communicator& all, Buffer b) { all.reduce(b, ReduceOp::sum, Rank{1}); }, 1000,
+TEST_P(NativeEngineInPlace, RootsOperatorsTypesAndPlacesThatDifferAreFoundByEveryRank) {
+  const Call usual = [](Collectives& all, Buffer b) { all.reduce(b, ReduceOp::sum, Rank{0}); };
+  expect_found(usual, [](Collectives& all, Buffer b) { all.reduce(b, ReduceOp::sum, Rank{1}); }, 1000,
                {"root 0", "root 1"});
-  expect_found(usual, [](Communicator& all, Buffer b) { all.reduce(b, ReduceOp::max, Rank{0}); }, 1000,
+  expect_found(usual, [](Collectives& all, Buffer b) { all.reduce(b, ReduceOp::max, Rank{0}); }, 1000,
                {"sum", "max"});
   expect_found(usual,
-               [](Communicator& all, Buffer b) {
+               [](Collectives& all, Buffer b) {
                  all.reduce({b.data, b.count, DType::f32}, ReduceOp::sum, Rank{0});
                },
                1000, {"1000 int32", "1000 float32"});
   expect_found(usual,
-               [](Communicator& all, Buffer b) {
+               [](Collectives& all, Buffer b) {
                  b.data = static_cast<std::byte*>(b.data) + 64;
                  all.reduce(b, ReduceOp::sum, Rank{0});
                },
                1000, {"at byte 20480", "at byte 20544"});
-  expect_found([](Communicator& all, Buffer b) { all.broadcast(b, Rank{0}); },
-               [](Communicator& all, Buffer b) { all.broadcast(b, Rank{1}); }, 1000, {"root 0", "root 1"});
+  expect_found([](Collectives& all, Buffer b) { all.broadcast(b, Rank{0}); },
+               [](Collectives& all, Buffer b) { all.broadcast(b, Rank{1}); }, 1000, {"root 0", "root 1"});
 }
 
 std::vector<Setting> settings_in_place() {
@@ -295,13 +294,13 @@ std::vector<Setting> settings_in_place() {
   return in_place;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CommunicatorInPlace, ::testing::ValuesIn(settings_in_place()), setting_name);
+INSTANTIATE_TEST_SUITE_P(All, NativeEngineInPlace, ::testing::ValuesIn(settings_in_place()), setting_name);
 
 // By messages frames tell the length. Whoever reads one first says so and leaves the other alone.
-TEST(Communicator, CountsThatDifferAreFoundByMessagesInSharedMemory) {
+TEST(NativeEngine, CountsThatDifferAreFoundByMessagesInSharedMemory) {
   for (const auto algorithm : {Algorithm::ring, Algorithm::direct}) {
     std::atomic<int> found{0};
-    run({Way::shared_messages, algorithm}, 2, [&](Communicator& all) {
+    run({Way::shared_messages, algorithm}, 2, [&](Collectives& all) {
       std::vector<std::int32_t> heap(all.rank() == Rank{1} ? 999 : 1000);
       try {
         all.all_reduce({heap.data(), heap.size(), DType::i32}, ReduceOp::sum);
@@ -316,9 +315,9 @@ TEST(Communicator, CountsThatDifferAreFoundByMessagesInSharedMemory) {
 }
 
 // In one shot a rank may be a call ahead of another: what it lays out must not be what that one still reads.
-TEST(Communicator, SmallAllReducesInARowDoNotReachIntoEachOther) {
+TEST(NativeEngine, SmallAllReducesInARowDoNotReachIntoEachOther) {
   for (const Way way : {Way::in_place, Way::shared_messages, Way::sockets}) {
-    run({way, std::nullopt}, 4, [&](Communicator& all) {
+    run({way, std::nullopt}, 4, [&](Collectives& all) {
       std::vector<std::int32_t> heap(256);
       const auto shared = all.allocate(heap.size() * sizeof(std::int32_t));
       auto* data = way == Way::in_place ? reinterpret_cast<std::int32_t*>(shared.data()) : heap.data();
@@ -334,11 +333,11 @@ TEST(Communicator, SmallAllReducesInARowDoNotReachIntoEachOther) {
   }
 }
 
-TEST(Communicator, CountsWhatTinyBuffersSend) {
+TEST(NativeEngine, CountsWhatTinyBuffersSend) {
   // Among 6, ranks 1 and 3 hand theirs over; 0 and 2 make two rounds and hand the result back; 4 and 5 make
   // two rounds.
   constexpr std::array<std::uint64_t, 6> kTimes = {3, 1, 3, 1, 2, 2};
-  run({Way::sockets, std::nullopt}, 6, [&](Communicator& all) {
+  run({Way::sockets, std::nullopt}, 6, [&](Collectives& all) {
     std::vector<float> small(256, 1.0F);
     all.all_reduce({small.data(), small.size(), DType::f32}, ReduceOp::sum);
     EXPECT_EQ(all.bytes_sent(), kTimes[static_cast<std::size_t>(to_int(all.rank()))] * 1024U);
@@ -346,8 +345,8 @@ TEST(Communicator, CountsWhatTinyBuffersSend) {
   });
 }
 
-TEST(Communicator, GathersTextsOfDifferentLengths) {
-  run({Way::sockets, std::nullopt}, 3, [](Communicator& all) {
+TEST(NativeEngine, GathersTextsOfDifferentLengths) {
+  run({Way::sockets, std::nullopt}, 3, [](Collectives& all) {
     const auto texts = gather_text(all, std::string(static_cast<std::size_t>(to_int(all.rank())) * 5, 'x'));
     ASSERT_EQ(texts.size(), 3U);
     EXPECT_EQ(texts[0], "");
@@ -355,13 +354,13 @@ TEST(Communicator, GathersTextsOfDifferentLengths) {
   });
 }
 
-TEST(Communicator, SharedMemoryThatDoesNotSufficeSaysSo) {
+TEST(NativeEngine, SharedMemoryThatDoesNotSufficeSaysSo) {
   run({Way::in_place, std::nullopt}, 1,
-      [](Communicator& all) { EXPECT_THROW(all.allocate(std::size_t{1} << 50), RunError); });
+      [](Collectives& all) { EXPECT_THROW(all.allocate(std::size_t{1} << 50), RunError); });
 }
 
-TEST(Communicator, SharedMemoryThatIsInUseIsNotGivenOutAgain) {
-  run({Way::in_place, std::nullopt}, 1, [](Communicator& all) {
+TEST(NativeEngine, SharedMemoryThatIsInUseIsNotGivenOutAgain) {
+  run({Way::in_place, std::nullopt}, 1, [](Collectives& all) {
     const std::size_t most_of_it = std::size_t{600} << 20;
     all.allocate(most_of_it);
     EXPECT_THROW(all.allocate(most_of_it), RunError);
@@ -369,8 +368,8 @@ TEST(Communicator, SharedMemoryThatIsInUseIsNotGivenOutAgain) {
 }
 
 // Arenas of ranks lie one behind the other.
-TEST(Communicator, MemoryThatIsTakenBackIsNobodyElses) {
-  run({Way::in_place, std::nullopt}, 2, [](Communicator& all) {
+TEST(NativeEngine, MemoryThatIsTakenBackIsNobodyElses) {
+  run({Way::in_place, std::nullopt}, 2, [](Collectives& all) {
     const std::size_t most_of_it = std::size_t{600} << 20;
     const auto own = all.allocate(most_of_it);
     std::ranges::fill(own.first(4000), std::byte{7});
@@ -385,11 +384,11 @@ TEST(Communicator, MemoryThatIsTakenBackIsNobodyElses) {
   });
 }
 
-TEST(Communicator, MemoryThatWasTakenBackIsGivenOutAgainAndZero) {
+TEST(NativeEngine, MemoryThatWasTakenBackIsGivenOutAgainAndZero) {
   for (const Way way : {Way::in_place, Way::sockets}) {
     // Three of the first would not fit beside each other.
     const std::size_t bytes = way == Way::in_place ? std::size_t{400} << 20 : 1 << 20;
-    run({way, std::nullopt}, 1, [&](Communicator& all) {
+    run({way, std::nullopt}, 1, [&](Collectives& all) {
       const auto kept = all.allocate(4000);
       std::ranges::fill(kept, std::byte{7});
       const auto mark = all.mark();
@@ -404,9 +403,9 @@ TEST(Communicator, MemoryThatWasTakenBackIsGivenOutAgainAndZero) {
   }
 }
 
-TEST(Communicator, RankThatLeavesEndsTheCollectiveOfTheOthers) {
+TEST(NativeEngine, RankThatLeavesEndsTheCollectiveOfTheOthers) {
   for (const Way way : {Way::in_place, Way::sockets}) {
-    run({way, std::nullopt}, 3, [&](Communicator& all) {
+    run({way, std::nullopt}, 3, [&](Collectives& all) {
       Filled f(all, way, 1000);
       if (all.rank() == Rank{1}) return;
       try {

@@ -1,4 +1,4 @@
-#include "collectives/communicator.h"
+#include "collectives/native.h"
 
 #include <sys/mman.h>
 
@@ -22,13 +22,13 @@ constexpr std::size_t kMessage = 256 << 10;
 
 }  // namespace
 
-Communicator::Communicator(net::Transport& transport, std::optional<Algorithm> algorithm)
+NativeEngine::NativeEngine(net::Transport& transport, std::optional<Algorithm> algorithm)
     : transport_(transport), algorithm_(algorithm) {
   token_ = allocate(sizeof(std::int32_t));
   if (transport.peer_memory() != nullptr) copies_ = allocate(2 * kOneShotBytes);
 }
 
-std::span<std::byte> Communicator::allocate(std::size_t bytes) {
+std::span<std::byte> NativeEngine::allocate(std::size_t bytes) {
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   net::PeerMemory* shared = transport_.peer_memory();
   if (shared == nullptr) {
@@ -49,7 +49,7 @@ std::span<std::byte> Communicator::allocate(std::size_t bytes) {
   return block;
 }
 
-void Communicator::release(const Mark& mark) {
+void NativeEngine::release(const Mark& mark) {
   while (owned_.size() > mark.blocks) owned_.pop_back();
   if (arena_used_ <= mark.arena_used) return;
   // Whole pages; what was never touched is not touched now.
@@ -61,36 +61,36 @@ void Communicator::release(const Mark& mark) {
   arena_used_ = mark.arena_used;
 }
 
-void Communicator::all_reduce(Buffer buffer, ReduceOp op, std::string_view label) {
+void NativeEngine::all_reduce(Buffer buffer, ReduceOp op, std::string_view label) {
   run(Operation::all_reduce, buffer, op, Rank{0}, label);
 }
 
-void Communicator::reduce_scatter(Buffer buffer, ReduceOp op, std::string_view label) {
+void NativeEngine::reduce_scatter(Buffer buffer, ReduceOp op, std::string_view label) {
   run(Operation::reduce_scatter, buffer, op, Rank{0}, label);
 }
 
-void Communicator::all_gather(Buffer buffer, std::string_view label) {
+void NativeEngine::all_gather(Buffer buffer, std::string_view label) {
   run(Operation::all_gather, buffer, ReduceOp::sum, Rank{0}, label);
 }
 
-void Communicator::broadcast(Buffer buffer, Rank root, std::string_view label) {
+void NativeEngine::broadcast(Buffer buffer, Rank root, std::string_view label) {
   run(Operation::broadcast, buffer, ReduceOp::sum, root, label);
 }
 
-void Communicator::reduce(Buffer buffer, ReduceOp op, Rank root, std::string_view label) {
+void NativeEngine::reduce(Buffer buffer, ReduceOp op, Rank root, std::string_view label) {
   run(Operation::reduce, buffer, op, root, label);
 }
 
-void Communicator::barrier(std::string_view label) {
+void NativeEngine::barrier(std::string_view label) {
   run(Operation::barrier, {token_.data(), 1, DType::i32}, ReduceOp::max, Rank{0}, label);
 }
 
-Choice Communicator::choice(Operation operation, std::uint64_t bytes) const {
+Choice NativeEngine::choice(Operation operation, std::uint64_t bytes) const {
   return choice({operation, ReduceOp::average, bytes, world(),
                  transport_.peer_memory() != nullptr ? Path::in_place : Path::network});
 }
 
-Choice Communicator::choice(const Call& call) const {
+Choice NativeEngine::choice(const Call& call) const {
   if (!algorithm_) return choose(call);
   if (serves(*algorithm_, call)) return {*algorithm_, "asked for"};
   Choice other = choose(call);
@@ -99,14 +99,14 @@ Choice Communicator::choice(const Call& call) const {
 }
 
 // Kept, because reasons are put into words.
-Algorithm Communicator::algorithm_for(const Call& call) {
+Algorithm NativeEngine::algorithm_for(const Call& call) {
   const auto key = std::tuple(call.operation, call.op, call.bytes, call.path);
   const auto found = chosen_.find(key);
   if (found != chosen_.end()) return found->second;
   return chosen_.emplace(key, choice(call).algorithm).first->second;
 }
 
-Path Communicator::path_of(const Buffer& buffer) const {
+Path NativeEngine::path_of(const Buffer& buffer) const {
   net::PeerMemory* shared = transport_.peer_memory();
   if (shared == nullptr) return Path::network;
   const auto arena = shared->arena(rank());
@@ -115,7 +115,7 @@ Path Communicator::path_of(const Buffer& buffer) const {
   return inside ? Path::in_place : Path::shared_memory;
 }
 
-const Communicator::Plan& Communicator::plan(Operation operation, Algorithm algorithm, const Buffer& buffer,
+const NativeEngine::Plan& NativeEngine::plan(Operation operation, Algorithm algorithm, const Buffer& buffer,
                                              Rank root) {
   const auto key = std::tuple(operation, algorithm, buffer.count, buffer.type, root);
   const auto found = plans_.find(key);
@@ -128,7 +128,7 @@ const Communicator::Plan& Communicator::plan(Operation operation, Algorithm algo
 
 // A large buffer goes in segments: what one round has brought is still in the cache, and in the sockets'
 // buffers, when the next takes it up. Not where a rank's part is a part of the whole buffer.
-void Communicator::run_in_segments(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op,
+void NativeEngine::run_in_segments(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op,
                                    Rank root, const net::Activity& doing) {
   const bool whole = operation == Operation::reduce_scatter || operation == Operation::all_gather;
   const std::size_t size = size_of(buffer.type);
@@ -143,7 +143,7 @@ void Communicator::run_in_segments(Operation operation, Algorithm algorithm, Buf
   }
 }
 
-void Communicator::run_in_arena(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op,
+void NativeEngine::run_in_arena(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op,
                                 Rank root, const net::Activity& doing) {
   const Plan& plan = this->plan(operation, algorithm, buffer, root);
   bytes_sent_ += plan.sent_elements * size_of(buffer.type);
@@ -161,8 +161,9 @@ void Communicator::run_in_arena(Operation operation, Algorithm algorithm, Buffer
   clock_ = info_of(algorithm).in_place(work, clock_);
 }
 
-void Communicator::run(Operation operation, Buffer buffer, ReduceOp op, Rank root, std::string_view label) {
+void NativeEngine::run(Operation operation, Buffer buffer, ReduceOp op, Rank root, std::string_view label) {
   TUTTI_CHECK(to_int(root) >= 0 && to_int(root) < world(), "root {}", to_int(root));
+  TUTTI_CHECK(buffer.device == Device{}, "this engine moves memory of the host alone");
   if (world() == 1) return;
   const net::Activity doing{name_of(operation), label};
   const Path path = path_of(buffer);
@@ -176,32 +177,12 @@ void Communicator::run(Operation operation, Buffer buffer, ReduceOp op, Rank roo
   if (op == ReduceOp::average && !divided) finish_average(operation, buffer, root);
 }
 
-void Communicator::finish_average(Operation operation, const Buffer& buffer, Rank root) const {
+void NativeEngine::finish_average(Operation operation, const Buffer& buffer, Rank root) const {
   Chunk part{0, buffer.count};
   if (operation == Operation::reduce_scatter) part = equal_part(buffer.count, world(), to_int(rank()));
   if (operation == Operation::reduce && rank() != root) return;
   auto* first = static_cast<std::byte*>(buffer.data) + part.first * size_of(buffer.type);
   divide(buffer.type, first, part.count, world());
-}
-
-std::vector<std::string> gather_text(Communicator& all, const std::string& mine, std::string_view label) {
-  const auto world = static_cast<std::size_t>(all.world());
-  const auto me = static_cast<std::size_t>(to_int(all.rank()));
-  std::vector<std::int64_t> lengths(world);
-  lengths[me] = static_cast<std::int64_t>(mine.size());
-  all.all_gather({lengths.data(), world, DType::i64}, label);
-  // Equal parts, so each gets room for the longest; words of four bytes, so that every part starts on one.
-  const auto longest = static_cast<std::size_t>(*std::ranges::max_element(lengths));
-  const std::size_t words = (longest + 3) / 4;
-  std::vector<std::int32_t> room(words * world);
-  std::memcpy(room.data() + words * me, mine.data(), mine.size());
-  all.all_gather({room.data(), room.size(), DType::i32}, label);
-  std::vector<std::string> texts;
-  for (std::size_t r = 0; r < world; ++r) {
-    texts.emplace_back(reinterpret_cast<const char*>(room.data() + words * r),
-                       static_cast<std::size_t>(lengths[r]));
-  }
-  return texts;
 }
 
 }  // namespace tutti::collectives

@@ -1,0 +1,92 @@
+// Collectives among all ranks of a job: the interface of an engine.
+//
+//   NativeEngine all(transport);                          // collectives/native.h
+//   auto gradients = all.allocate(bytes);                 // memory that this engine moves best
+//   all.all_reduce({gradients.data(), count, DType::f32}, ReduceOp::average, "bucket 0, step 17");
+//
+// Every rank calls the same operations in the same order with the same counts and types. One thread at a
+// time. Every call blocks, and ends with PeerLost or Timeout when a peer fails. Results do not depend on
+// timing: the same engine, world and input give the same bits, on every rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/rank.h"
+#include "collectives/choose.h"
+#include "collectives/reduce.h"
+
+namespace tutti::collectives {
+
+// Where memory is.
+struct Device {
+  enum class Kind { cpu, cuda };
+  Kind kind = Kind::cpu;
+  int index = 0;
+  bool operator==(const Device&) const = default;
+};
+
+struct Buffer {
+  void* data = nullptr;
+  std::size_t count = 0;
+  DType type = DType::f32;
+  Device device = {};
+  void* stream = nullptr;  // of a GPU's buffer: what must be done with it before, and waits for it after
+  std::size_t bytes() const { return count * size_of(type); }
+};
+
+// What an engine can do.
+struct Abilities {
+  bool in_place = false;        // ranks read buffers from allocate() where they lie, with no copy between
+  bool device_memory = false;   // takes buffers of a GPU
+  bool captured_graph = false;  // may be called while a GPU's graph is captured
+};
+
+class Collectives {
+ public:
+  virtual ~Collectives() = default;
+
+  virtual Rank rank() const = 0;
+  virtual int world() const = 0;
+  virtual Abilities abilities() const = 0;
+
+  // Zeroed memory for buffers, aligned for vectors, owned by the engine. A collective call: every rank asks
+  // for the same sizes in the same order. Throws RunError if there is no more.
+  virtual std::span<std::byte> allocate(std::size_t bytes) = 0;
+  // Takes back what was allocated since the mark: nobody uses it any more, on no rank. Collective as well.
+  // Does not block; throws RunError if the system refuses.
+  struct Mark {
+    std::size_t arena_used = 0;
+    std::size_t blocks = 0;
+  };
+  virtual Mark mark() const = 0;
+  virtual void release(const Mark& mark) = 0;
+
+  virtual void all_reduce(Buffer buffer, ReduceOp op, std::string_view label = {}) = 0;
+  // Rank r's result is at equal_part(count, world, r); the rest of the buffer is undefined.
+  virtual void reduce_scatter(Buffer buffer, ReduceOp op, std::string_view label = {}) = 0;
+  // Each rank brings equal_part(count, world, rank); all end with all parts.
+  virtual void all_gather(Buffer buffer, std::string_view label = {}) = 0;
+  virtual void broadcast(Buffer buffer, Rank root, std::string_view label = {}) = 0;
+  // The result is at the root; other ranks' buffers are undefined.
+  virtual void reduce(Buffer buffer, ReduceOp op, Rank root, std::string_view label = {}) = 0;
+  virtual void barrier(std::string_view label = {}) = 0;
+
+  // What a call with a buffer from allocate() would use, and why; an all-reduce is an average.
+  virtual Choice choice(Operation operation, std::uint64_t bytes) const = 0;
+
+  // Ends a blocked call of another thread with a RunError; nothing works after it. Thread-safe.
+  virtual void cancel() = 0;
+
+  // Bytes that this rank has delivered to other ranks so far, however they went.
+  virtual std::uint64_t bytes_sent() const = 0;
+};
+
+// Everyone's text, by rank, on every rank.
+std::vector<std::string> gather_text(Collectives& all, const std::string& mine, std::string_view label = {});
+
+}  // namespace tutti::collectives
