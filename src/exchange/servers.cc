@@ -167,7 +167,7 @@ void Servers::finish(Afterwards afterwards) {
   meet_at_the_end(1);
   if (servers_update()) pull_all();
   const auto first = [&] {
-    return parts_.everyone.board().first_left(options_.workers) == parts_.workers.rank();
+    return net::first_left(parts_.everyone.board(), options_.workers) == parts_.workers.rank();
   };
   const bool fetched = first();
   if (fetched) fetch_state();

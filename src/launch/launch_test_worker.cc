@@ -104,7 +104,8 @@ int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
   }
   if (job.payload.value("others", "") == "leave") return 0;
   if (job.payload.value("others", "") == "go on") {
-    while (transport->board().dropped().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    while (net::dropped(transport->board()).empty())
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     if (to_int(job.rank) == job.payload.value("fails", -1)) return 7;
     std::this_thread::sleep_for(std::chrono::milliseconds(job.payload.value("ends_after_ms", 0)));
     std::printf("goes on\n");

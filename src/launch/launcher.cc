@@ -370,13 +370,11 @@ class Job {
       // others works between two words to its peers is its own affair, so it is never stuck.
       std::uint64_t& glances = workers_[i].glances;
       if (!is_stopped(workers_[i].pid)) ++glances;
-      const bool shows_life = board_.beats(rank) > 0 && !board_.signed_off(rank);
-      return {.beats = shows_life ? board_.beats(rank) : glances, .progress = glances};
+      const Vitals shown = board_.vitals(rank);
+      const bool shows_life = shown.beats > 0 && !shown.signed_off;
+      return {.beats = shows_life ? shown.beats : glances, .progress = glances};
     }
-    return {.beats = board_.beats(rank),
-            .progress = board_.progress(rank),
-            .waiting = board_.waiting(rank),
-            .signed_off = board_.signed_off(rank)};
+    return board_.vitals(rank);
   }
 
   void await_signal() {
@@ -388,11 +386,11 @@ class Job {
   }
 
   void on_signal(int signal) {
-    if (signal == SIGUSR1) return board_.ask(net::Request::save);
+    if (signal == SIGUSR1) return board_.requests().ask(net::Request::save);
     const bool first = interrupted_by_ == 0;
     interrupted_by_ = signal;
     if (!first || !spec_.saves_when_asked) return stop_all();
-    board_.ask(net::Request::stop);
+    board_.requests().ask(net::Request::stop);
     tell(fmt::format("{}: saves after the next step and ends; a second one ends it at once",
                      signal_name(signal)));
     time_to_stop_.expires_after(kTimeToStop);

@@ -11,16 +11,11 @@
 #include <string>
 
 #include "base/deadline.h"
+#include "net/status_board.h"
 
 namespace tutti::launch {
 
-// What a process shows at a glance.
-struct Vitals {
-  std::uint64_t beats = 0;     // 0 until its first
-  std::uint64_t progress = 0;  // rises with everything that it gets done
-  bool waiting = false;        // for others
-  bool signed_off = false;     // its work is done: no more beats follow
-};
+using net::Vitals;
 
 struct WatchLimits {
   Clock::duration heartbeat = std::chrono::seconds(2);

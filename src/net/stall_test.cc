@@ -53,17 +53,17 @@ TEST(Stall, TimeInWhichNobodyAskedCountsOnlyALittle) {
 
 TEST(Waiting, IsShownUntilTheLastThreadHasEndedIt) {
   const auto board = StatusBoard::create(2);
-  EXPECT_FALSE(board.waiting(Rank{1}));
+  EXPECT_FALSE(board.vitals(Rank{1}).waiting);
   {
     const Waiting one(board, Rank{1});
     {
       const Waiting other(board, Rank{1});
-      EXPECT_TRUE(board.waiting(Rank{1}));
+      EXPECT_TRUE(board.vitals(Rank{1}).waiting);
     }
-    EXPECT_TRUE(board.waiting(Rank{1}));
-    EXPECT_FALSE(board.waiting(Rank{0}));
+    EXPECT_TRUE(board.vitals(Rank{1}).waiting);
+    EXPECT_FALSE(board.vitals(Rank{0}).waiting);
   }
-  EXPECT_FALSE(board.waiting(Rank{1}));
+  EXPECT_FALSE(board.vitals(Rank{1}).waiting);
 }
 
 }  // namespace

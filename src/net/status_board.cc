@@ -146,25 +146,17 @@ void StatusBoard::leave(Rank self) const {
   entry(self).left.store(1);
 }
 
-bool StatusBoard::waiting(Rank rank) const {
-  return entry(rank).waiting.load(std::memory_order_relaxed) != 0;
-}
-
-bool StatusBoard::signed_off(Rank rank) const {
-  return entry(rank).signed_off.load() != 0;
-}
-
-std::uint64_t StatusBoard::beats(Rank rank) const {
-  return entry(rank).beats.load(std::memory_order_relaxed);
-}
-
-std::uint64_t StatusBoard::progress(Rank rank) const {
-  return entry(rank).progress.load(std::memory_order_relaxed);
+Vitals StatusBoard::vitals(Rank rank) const {
+  const Entry& e = entry(rank);
+  return {.beats = e.beats.load(std::memory_order_relaxed),
+          .progress = e.progress.load(std::memory_order_relaxed),
+          .waiting = e.waiting.load(std::memory_order_relaxed) != 0,
+          .signed_off = e.signed_off.load() != 0};
 }
 
 std::uint64_t StatusBoard::progress_of_all() const {
   std::uint64_t sum = 0;
-  for (int r = 0; r < ranks(); ++r) sum += progress(Rank{r});
+  for (int r = 0; r < ranks(); ++r) sum += entry(Rank{r}).progress.load(std::memory_order_relaxed);
   return sum;
 }
 
@@ -176,34 +168,20 @@ bool StatusBoard::dropped(Rank rank) const {
   return entry(rank).dropped.load() != 0;
 }
 
-std::vector<Rank> StatusBoard::dropped() const {
-  std::vector<Rank> gone;
-  for (int r = 0; r < ranks(); ++r) {
-    if (dropped(Rank{r})) gone.push_back(Rank{r});
-  }
-  return gone;
+void JobRequests::ask(Request request) const {
+  board_.header().asked[static_cast<std::size_t>(request)].fetch_add(1);
 }
 
-Rank StatusBoard::first_left(int workers) const {
-  int r = 0;
-  while (r + 1 < workers && dropped(Rank{r})) ++r;
-  return Rank{r};
+std::uint32_t JobRequests::asked(Request request) const {
+  return board_.header().asked[static_cast<std::size_t>(request)].load();
 }
 
-void StatusBoard::ask(Request request) const {
-  header().asked[static_cast<std::size_t>(request)].fetch_add(1);
+void JobRequests::decide(Request request, std::int64_t after_step) const {
+  board_.header().after_step[static_cast<std::size_t>(request)].store(after_step);
 }
 
-std::uint32_t StatusBoard::asked(Request request) const {
-  return header().asked[static_cast<std::size_t>(request)].load();
-}
-
-void StatusBoard::decide(Request request, std::int64_t after_step) const {
-  header().after_step[static_cast<std::size_t>(request)].store(after_step);
-}
-
-std::optional<std::int64_t> StatusBoard::decided(Request request) const {
-  const std::int64_t step = header().after_step[static_cast<std::size_t>(request)].load();
+std::optional<std::int64_t> JobRequests::decided(Request request) const {
+  const std::int64_t step = board_.header().after_step[static_cast<std::size_t>(request)].load();
   return step == kUndecided ? std::nullopt : std::optional(step);
 }
 
@@ -222,7 +200,7 @@ StatusBoard::Part StatusBoard::part(Rank rank, std::int64_t step) const {
 std::optional<std::vector<Rank>> StatusBoard::participants(Rank self, int workers,
                                                            std::uint32_t number) const {
   if (header().settled.load() < number) {
-    if (first_left(workers) != self) return std::nullopt;
+    if (first_left(*this, workers) != self) return std::nullopt;
     for (int r = 0; r < workers; ++r) {
       if (!dropped(Rank{r}) && entry(Rank{r}).meeting.load() < number) return std::nullopt;
     }
@@ -256,9 +234,23 @@ std::vector<Rank> StatusBoard::meet(Rank self, int workers, std::uint32_t number
       if (over) throw Timeout({self, Rank{r}, std::string(what), stall.standing_ms()});
     }
     // Everybody has come, but whoever settles who takes part has died, and nobody has said so.
-    if (over) throw Timeout({self, first_left(workers), std::string(what), stall.standing_ms()});
+    if (over) throw Timeout({self, first_left(*this, workers), std::string(what), stall.standing_ms()});
     std::this_thread::sleep_for(kGlance);
   }
+}
+
+std::vector<Rank> dropped(const StatusBoard& board) {
+  std::vector<Rank> gone;
+  for (int r = 0; r < board.ranks(); ++r) {
+    if (board.dropped(Rank{r})) gone.push_back(Rank{r});
+  }
+  return gone;
+}
+
+Rank first_left(const StatusBoard& board, int workers) {
+  int r = 0;
+  while (r + 1 < workers && board.dropped(Rank{r})) ++r;
+  return Rank{r};
 }
 
 }  // namespace tutti::net

@@ -35,6 +35,32 @@ namespace tutti::net {
 // enough has been learned.
 enum class Request { stop, save, end };
 
+// What a rank shows at a glance.
+struct Vitals {
+  std::uint64_t beats = 0;     // 0 until its first
+  std::uint64_t progress = 0;  // rises with everything that it gets done
+  bool waiting = false;        // for others
+  bool signed_off = false;     // its work is done: no more beats follow
+};
+
+class StatusBoard;
+
+// What was asked of the job and decided. Thread-safe, across processes. The board outlives it.
+class JobRequests {
+ public:
+  // The launcher asks; how often it has is the answer.
+  void ask(Request request) const;
+  std::uint32_t asked(Request request) const;
+  // After which step the request is met; nothing until somebody has decided.
+  void decide(Request request, std::int64_t after_step) const;
+  std::optional<std::int64_t> decided(Request request) const;
+
+ private:
+  friend StatusBoard;
+  explicit JobRequests(const StatusBoard& board) : board_(board) {}
+  const StatusBoard& board_;
+};
+
 // Thread-safe, across processes; say() is for one thread of a rank at a time.
 class StatusBoard {
  public:
@@ -60,26 +86,15 @@ class StatusBoard {
   void leave(Rank self) const;
 
   // About others.
-  std::uint64_t beats(Rank rank) const;
-  std::uint64_t progress(Rank rank) const;
-  std::uint64_t progress_of_all() const;
+  Vitals vitals(Rank rank) const;
   std::string doing(Rank rank) const;
-  bool waiting(Rank rank) const;
-  bool signed_off(Rank rank) const;
+  std::uint64_t progress_of_all() const;
 
   // A rank that died while the job goes on without it. The launcher says so, once and for good.
   void drop(Rank rank) const;
   bool dropped(Rank rank) const;
-  std::vector<Rank> dropped() const;
-  // The lowest rank below `workers` that is left.
-  Rank first_left(int workers) const;
 
-  // The launcher asks; how often it has is the answer.
-  void ask(Request request) const;
-  std::uint32_t asked(Request request) const;
-  // After which step the request is met; nothing until somebody has decided.
-  void decide(Request request, std::int64_t after_step) const;
-  std::optional<std::int64_t> decided(Request request) const;
+  JobRequests requests() const { return JobRequests(*this); }
 
   // Workers whose state differs each write a part of a checkpoint (checkpoint/checkpoint.h), in the order of
   // steps; who puts the parts together looks here whether they are there.
@@ -95,6 +110,7 @@ class StatusBoard {
                          std::string_view what) const;
 
  private:
+  friend JobRequests;
   struct Header;
   struct Entry;
   StatusBoard(UniqueFd fd, std::size_t bytes);
@@ -105,5 +121,10 @@ class StatusBoard {
   UniqueFd fd_;
   Mapping mapping_;
 };
+
+// All that were dropped.
+std::vector<Rank> dropped(const StatusBoard& board);
+// The lowest rank below `workers` that is left.
+Rank first_left(const StatusBoard& board, int workers);
 
 }  // namespace tutti::net

@@ -24,9 +24,9 @@ TEST(StatusBoard, ShowsEachRanksOwnWordsThroughAnotherMapping) {
   board.beat(Rank{2});
   EXPECT_EQ(other.doing(Rank{1}), "evaluating");
   EXPECT_EQ(other.doing(Rank{0}), "");
-  EXPECT_EQ(other.beats(Rank{2}), 1U);
-  EXPECT_EQ(other.beats(Rank{1}), 0U);
-  EXPECT_EQ(other.progress(Rank{1}), 1U) << "to say something is to get on";
+  EXPECT_EQ(other.vitals(Rank{2}).beats, 1U);
+  EXPECT_EQ(other.vitals(Rank{1}).beats, 0U);
+  EXPECT_EQ(other.vitals(Rank{1}).progress, 1U) << "to say something is to get on";
   EXPECT_EQ(other.progress_of_all(), 1U);
   board.say(Rank{1}, std::string(500, 'x'));
   EXPECT_EQ(other.doing(Rank{1}), std::string(StatusBoard::kLongestText, 'x'));
@@ -39,24 +39,24 @@ TEST(StatusBoard, DescriptorOfSomethingElseIsRefused) {
 
 TEST(StatusBoard, RequestsAreCountedAndDecidedOnce) {
   const auto board = StatusBoard::create(1);
-  EXPECT_EQ(board.asked(Request::save), 0U);
-  EXPECT_EQ(board.decided(Request::save), std::nullopt);
-  board.ask(Request::save);
-  board.ask(Request::save);
-  board.decide(Request::save, 17);
-  EXPECT_EQ(board.asked(Request::save), 2U);
-  EXPECT_EQ(board.asked(Request::stop), 0U);
-  EXPECT_EQ(board.decided(Request::save), 17);
-  EXPECT_EQ(board.decided(Request::stop), std::nullopt);
+  EXPECT_EQ(board.requests().asked(Request::save), 0U);
+  EXPECT_EQ(board.requests().decided(Request::save), std::nullopt);
+  board.requests().ask(Request::save);
+  board.requests().ask(Request::save);
+  board.requests().decide(Request::save, 17);
+  EXPECT_EQ(board.requests().asked(Request::save), 2U);
+  EXPECT_EQ(board.requests().asked(Request::stop), 0U);
+  EXPECT_EQ(board.requests().decided(Request::save), 17);
+  EXPECT_EQ(board.requests().decided(Request::stop), std::nullopt);
 }
 
 TEST(StatusBoard, LowestRankThatIsLeftIsFirst) {
   const auto board = StatusBoard::create(4);
-  EXPECT_EQ(board.first_left(3), Rank{0});
+  EXPECT_EQ(first_left(board, 3), Rank{0});
   board.drop(Rank{0});
   board.drop(Rank{1});
-  EXPECT_EQ(board.first_left(3), Rank{2});
-  EXPECT_EQ(board.dropped(), (std::vector<Rank>{Rank{0}, Rank{1}}));
+  EXPECT_EQ(first_left(board, 3), Rank{2});
+  EXPECT_EQ(dropped(board), (std::vector<Rank>{Rank{0}, Rank{1}}));
 }
 
 TEST(StatusBoard, MeetingWaitsForAllThatAreLeftAndEveryoneSeesTheSameRanks) {
@@ -113,7 +113,7 @@ TEST(StatusBoard, WordsOfARankThatWasKilledOverThemCanBeRead) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       while (true) board.say(Rank{0}, std::string_view("xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"));
     }
-    while (board.progress(Rank{0}) == 0) std::this_thread::yield();
+    while (board.vitals(Rank{0}).progress == 0) std::this_thread::yield();
     ASSERT_EQ(::kill(child, SIGKILL), 0);
     ASSERT_EQ(::waitpid(child, nullptr, 0), child);
     EXPECT_TRUE(board.doing(Rank{0}).starts_with("x"));

@@ -282,17 +282,17 @@ TEST_P(TransportContract, WhoSleepsForAPeerShowsThatItWaits) {
     std::vector<std::byte> word(10);
     if (t.rank() == Rank{0}) {
       receive(t, Rank{1}, word, kDoing);
-      EXPECT_FALSE(t.board().waiting(Rank{0}));
-      const auto before = t.board().progress(Rank{0});
+      EXPECT_FALSE(t.board().vitals(Rank{0}).waiting);
+      const auto before = t.board().vitals(Rank{0}).progress;
       const Rank peer[] = {Rank{1}};
       EXPECT_TRUE(t.wait_for_any(peer, kPatience, kDoing));
-      EXPECT_EQ(t.board().progress(Rank{0}), before) << "to look is not to get on";
+      EXPECT_EQ(t.board().vitals(Rank{0}).progress, before) << "to look is not to get on";
       receive(t, Rank{1}, word, kDoing);
-      EXPECT_GT(t.board().progress(Rank{0}), before);
+      EXPECT_GT(t.board().vitals(Rank{0}).progress, before);
       return;
     }
     for (int i = 0; i < 2; ++i) {  // bounded by the test's own time limit
-      while (!t.board().waiting(Rank{0})) std::this_thread::yield();
+      while (!t.board().vitals(Rank{0}).waiting) std::this_thread::yield();
       send(t, Rank{0}, word, kDoing);
     }
   });

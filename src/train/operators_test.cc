@@ -14,22 +14,22 @@ TEST(OperatorProgress, ForwardAndBackwardGetOnOperatorByOperator) {
   const auto board = net::StatusBoard::create(2);
   const auto weight = torch::ones({4, 4}, torch::requires_grad());
   const OperatorProgress progress(board, Rank{1}, kTimeout);
-  auto before = board.progress(Rank{1});
+  auto before = board.vitals(Rank{1}).progress;
   const auto loss = torch::mm(weight, weight).sum();
-  EXPECT_GE(board.progress(Rank{1}), before + 2);
-  before = board.progress(Rank{1});
+  EXPECT_GE(board.vitals(Rank{1}).progress, before + 2);
+  before = board.vitals(Rank{1}).progress;
   loss.backward();
-  EXPECT_GE(board.progress(Rank{1}), before + 2);
-  EXPECT_EQ(board.progress(Rank{0}), 0U);
+  EXPECT_GE(board.vitals(Rank{1}).progress, before + 2);
+  EXPECT_EQ(board.vitals(Rank{0}).progress, 0U);
 }
 
 TEST(OperatorProgress, OperatorsAreNotedWherePassesAreLongOrOfUnknownLength) {
   const auto board = net::StatusBoard::create(1);
   OperatorProgress progress(board, Rank{0}, kTimeout);
   const auto notes = [&] {
-    const auto before = board.progress(Rank{0});
+    const auto before = board.vitals(Rank{0}).progress;
     torch::ones({4}).sum();
-    return board.progress(Rank{0}) > before;
+    return board.vitals(Rank{0}).progress > before;
   };
   using std::chrono::milliseconds;
   EXPECT_TRUE(notes());
@@ -54,12 +54,12 @@ TEST(OperatorProgress, EachThreadGetsOnForItsOwnRankUntilItsEnd) {
       const OperatorProgress other(board, Rank{1}, kTimeout);
       torch::ones({4}).sum();
     }
-    const auto end = board.progress(Rank{1});
+    const auto end = board.vitals(Rank{1}).progress;
     EXPECT_GT(end, 0U);
     torch::ones({4}).sum();
-    EXPECT_EQ(board.progress(Rank{1}), end);
+    EXPECT_EQ(board.vitals(Rank{1}).progress, end);
   }).join();
-  EXPECT_EQ(board.progress(Rank{0}), 0U);
+  EXPECT_EQ(board.vitals(Rank{0}).progress, 0U);
 }
 
 }  // namespace

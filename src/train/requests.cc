@@ -6,24 +6,25 @@ using net::Request;
 
 Requests::Asked Requests::after_step(std::int64_t done) {
   Asked due;
+  const net::JobRequests job = board_.requests();
   if (gait_ == Gait::asynchronous) {
-    if (first() && board_.asked(Request::stop) > 0) board_.decide(Request::stop, done);
-    due.stop = board_.decided(Request::stop).has_value();
-    if (first() && board_.asked(Request::save) > saves_) {
-      saves_ = board_.asked(Request::save);
+    if (first() && job.asked(Request::stop) > 0) job.decide(Request::stop, done);
+    due.stop = job.decided(Request::stop).has_value();
+    if (first() && job.asked(Request::save) > saves_) {
+      saves_ = job.asked(Request::save);
       due.save = true;
     }
     return due;
   }
-  due.stop = board_.decided(Request::stop) == done;
-  due.save = board_.decided(Request::save) == done;
+  due.stop = job.decided(Request::stop) == done;
+  due.save = job.decided(Request::save) == done;
   if (first()) {
-    if (board_.asked(Request::stop) > 0 && !board_.decided(Request::stop)) decide(Request::stop, done);
+    if (job.asked(Request::stop) > 0 && !job.decided(Request::stop)) decide(Request::stop, done);
     // A decision stands until everybody has seen it: who takes part in the step after it, or the meeting
     // after it, has.
-    const auto last = board_.decided(Request::save);
-    if (board_.asked(Request::save) > saves_ && (!last || done >= *last + period_)) {
-      saves_ = board_.asked(Request::save);
+    const auto last = job.decided(Request::save);
+    if (job.asked(Request::save) > saves_ && (!last || done >= *last + period_)) {
+      saves_ = job.asked(Request::save);
       decide(Request::save, done);
     }
   }
@@ -31,7 +32,7 @@ Requests::Asked Requests::after_step(std::int64_t done) {
 }
 
 void Requests::decide(Request request, std::int64_t done) {
-  board_.decide(request, (done / period_ + 1) * period_);
+  board_.requests().decide(request, (done / period_ + 1) * period_);
 }
 
 }  // namespace tutti::train

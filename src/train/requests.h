@@ -35,7 +35,7 @@ class Requests {
   Asked after_step(std::int64_t done);
 
  private:
-  bool first() const { return board_.first_left(workers_) == self_; }
+  bool first() const { return net::first_left(board_, workers_) == self_; }
   void decide(net::Request request, std::int64_t done);
 
   const net::StatusBoard& board_;

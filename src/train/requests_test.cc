@@ -28,7 +28,7 @@ TEST(Requests, NothingIsDueUnasked) {
 TEST(Requests, WorkersThatKeepStepStopAfterTheSameOne) {
   Workers w(Gait::together, 1);
   w.second.after_step(4);
-  w.board.ask(Request::stop);  // the second has looked already, the first has not
+  w.board.requests().ask(Request::stop);  // the second has looked already, the first has not
   EXPECT_FALSE(w.first.after_step(4).stop) << "the second is in step 5";
   EXPECT_TRUE(w.first.after_step(5).stop);
   EXPECT_TRUE(w.second.after_step(5).stop);
@@ -36,14 +36,14 @@ TEST(Requests, WorkersThatKeepStepStopAfterTheSameOne) {
 
 TEST(Requests, OnlyTheFirstDecides) {
   Workers w(Gait::together, 1);
-  w.board.ask(Request::stop);
+  w.board.requests().ask(Request::stop);
   EXPECT_FALSE(w.second.after_step(4).stop);
-  EXPECT_EQ(w.board.decided(Request::stop), std::nullopt);
+  EXPECT_EQ(w.board.requests().decided(Request::stop), std::nullopt);
 }
 
 TEST(Requests, WorkersThatMeetStopAtTheirNextMeeting) {
   Workers w(Gait::in_periods, 8);
-  w.board.ask(Request::stop);
+  w.board.requests().ask(Request::stop);
   EXPECT_FALSE(w.first.after_step(8).stop);
   for (std::int64_t step = 9; step < 16; ++step) EXPECT_FALSE(w.second.after_step(step).stop) << step;
   EXPECT_TRUE(w.second.after_step(16).stop);
@@ -52,10 +52,10 @@ TEST(Requests, WorkersThatMeetStopAtTheirNextMeeting) {
 
 TEST(Requests, SaveIsDueOnceAndCanBeAskedForAgain) {
   Workers w(Gait::together, 1);
-  w.board.ask(Request::save);
+  w.board.requests().ask(Request::save);
   EXPECT_FALSE(w.first.after_step(1).save);
   EXPECT_TRUE(w.first.after_step(2).save);
-  w.board.ask(Request::save);  // before the second has looked
+  w.board.requests().ask(Request::save);  // before the second has looked
   EXPECT_TRUE(w.second.after_step(2).save);
   EXPECT_FALSE(w.first.after_step(3).save);
   EXPECT_FALSE(w.second.after_step(3).save);
@@ -66,9 +66,9 @@ TEST(Requests, SaveIsDueOnceAndCanBeAskedForAgain) {
 
 TEST(Requests, SecondSaveWaitsUntilEveryoneHasSeenTheFirst) {
   Workers w(Gait::in_periods, 8);
-  w.board.ask(Request::save);
+  w.board.requests().ask(Request::save);
   w.first.after_step(1);
-  w.board.ask(Request::save);
+  w.board.requests().ask(Request::save);
   EXPECT_TRUE(w.first.after_step(8).save);
   for (std::int64_t step = 9; step < 16; ++step) EXPECT_FALSE(w.first.after_step(step).save);
   EXPECT_TRUE(w.second.after_step(8).save) << "a slow worker still finds the first decision";
@@ -77,10 +77,10 @@ TEST(Requests, SecondSaveWaitsUntilEveryoneHasSeenTheFirst) {
 TEST(Requests, WorkersApartStopWhereverTheyAreAndTheFirstThatIsLeftSaves) {
   Workers w(Gait::asynchronous, 1);
   w.board.drop(Rank{0});
-  w.board.ask(Request::save);
+  w.board.requests().ask(Request::save);
   EXPECT_TRUE(w.second.after_step(3).save);
   EXPECT_FALSE(w.second.after_step(4).save);
-  w.board.ask(Request::stop);
+  w.board.requests().ask(Request::stop);
   EXPECT_TRUE(w.second.after_step(7).stop);
 }
 

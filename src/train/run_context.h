@@ -62,7 +62,7 @@ class RunContext {
   Rank rank() const { return workers.rank(); }
   const net::StatusBoard& board() const { return everyone.board(); }
   // Who tells, evaluates and saves: rank 0 while it lives.
-  bool first() const { return board().first_left(workers.world()) == rank(); }
+  bool first() const { return net::first_left(board(), workers.world()) == rank(); }
 
   // For whoever looks whether this rank gets on, and what it is at.
   void say(std::string_view doing) const { board().say(everyone.rank(), doing); }

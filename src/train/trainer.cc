@@ -109,8 +109,8 @@ class Trainer {
   bool end_here(bool evaluated) {
     const bool reached = evaluator_.seconds_to_target().has_value();
     if (run_.asynchronous) {
-      if (run_.first() && reached) run_.board().decide(net::Request::end, steps_seen_);
-      over_ = run_.board().decided(net::Request::end).has_value();
+      if (run_.first() && reached) run_.board().requests().decide(net::Request::end, steps_seen_);
+      over_ = run_.board().requests().decided(net::Request::end).has_value();
     } else if (evaluated) {
       std::int32_t word = reached ? 1 : 0;
       if (run_.strategy.drifts) run_.workers.broadcast({&word, 1, DType::i32}, Rank{0}, "target");
@@ -128,7 +128,7 @@ class Trainer {
     const bool to_meet = !run_.strategy.drifts || (!stopped_ && made_some);
     if (to_meet) exchange().finish(exchange::Afterwards::nothing);
     // Where workers are apart, one may have made its last step before another was told to stop. Now all know.
-    if (run_.asynchronous) stopped_ = run_.board().decided(net::Request::stop).has_value();
+    if (run_.asynchronous) stopped_ = run_.board().requests().decided(net::Request::stop).has_value();
     if (stopped_) {
       stop();
       return nullptr;
@@ -165,7 +165,8 @@ class Trainer {
   // The closing evaluation may take longer than a stop may: what has been trained is saved before.
   void save_if_told_to_stop(std::int64_t done) {
     const bool closing = done == last_step_ && steps_seen_ >= last_step_;
-    if (!closing || saved_early_ || !run_.first() || run_.board().asked(net::Request::stop) == 0) return;
+    if (!closing || saved_early_ || !run_.first() || run_.board().requests().asked(net::Request::stop) == 0)
+      return;
     saved_early_ = true;
     checkpoints_.save(done, Moment::ended, Differs::nothing);
   }
@@ -200,7 +201,7 @@ class Trainer {
                          .skips_together = run_.together,
                          .checkpoint_hold_ms = checkpoints_.hold_ms(),
                          .checkpoint_copy_ms = checkpoints_.copy_ms(),
-                         .dropped_workers = run_.board().dropped(),
+                         .dropped_workers = net::dropped(run_.board()),
                          .exchange = live_.report()},
                         ranks);
   }

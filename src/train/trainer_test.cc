@@ -284,7 +284,7 @@ TEST_F(TrainerTest, StoppedRunKeepsEveryWorkersOwnStatistics) {
   c.out = (folder_.path() / "stopped").string();
   const auto setup = prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup;
   const auto stopped =
-      fixture::run(setup, [](const net::StatusBoard& board) { board.ask(net::Request::stop); });
+      fixture::run(setup, [](const net::StatusBoard& board) { board.requests().ask(net::Request::stop); });
   EXPECT_TRUE(stopped.summary.is_null());
   ASSERT_EQ(checkpoint::latest(c.out)->step, 2) << "asked before the first step, decided after it";
   c.resume = c.out;
