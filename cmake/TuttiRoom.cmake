@@ -10,8 +10,9 @@
 #   every other .cc      is a part of the library.
 #
 # DEPS are rooms, and are checked against script/rooms.txt by script/check-rooms; LIBRARIES come from outside; GENERATED are
-# sources that the build writes. EXCEPT are files that the room does not take. ALONE are files whose local names are those of
-# others, too: they are not compiled together with them (CMAKE_UNITY_BUILD).
+# sources that the build writes. EXCEPT are files that the room does not take. ALONE are files that are not compiled
+# together with others (CMAKE_UNITY_BUILD): their local names are those of others, too, or src/cli/extending_test.py puts
+# another in their place.
 
 find_program(TUTTI_CCACHE ccache)
 if(TUTTI_CCACHE)

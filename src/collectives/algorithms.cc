@@ -37,9 +37,13 @@ bool serves(Algorithm algorithm, const Call& call) {
   using Runs = AlgorithmInfo::Runs;
   const bool in_place = call.path == Path::in_place;
   if (info.runs == (in_place ? Runs::by_messages : Runs::in_place)) return false;
-  const bool for_all = call.operation == Operation::all_reduce || call.operation == Operation::barrier;
-  if (info.all_reduce_only && !for_all) return false;
+  if (!has(algorithm, call.operation)) return false;
   return info.can_serve == nullptr || info.can_serve(call);
+}
+
+bool has(Algorithm algorithm, Operation operation) {
+  return !info_of(algorithm).all_reduce_only || operation == Operation::all_reduce ||
+         operation == Operation::barrier;
 }
 
 std::optional<Algorithm> parse_algorithm(std::string_view text) {

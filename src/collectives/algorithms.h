@@ -50,8 +50,8 @@ struct AlgorithmInfo {
   bool all_reduce_only = false;  // and barriers
   // Whether it can serve a call that fits all this; nullptr: any.
   bool (*can_serve)(const Call&) = nullptr;
-  // In place. One of its own instead of the rounds divides averages, too; the schedule then only tells who
-  // reads what.
+  // In place. One of its own instead of the rounds begins with begin_together() (executor.h) and divides
+  // averages, too; the schedule then only tells who reads what.
   RunInPlace* in_place = run_in_place;
 };
 
@@ -61,6 +61,8 @@ const AlgorithmInfo& info_of(Algorithm algorithm);
 std::string_view name_of(Algorithm algorithm);
 
 bool serves(Algorithm algorithm, const Call& call);
+// Whether it has the operation at all.
+bool has(Algorithm algorithm, Operation operation);
 
 // Nothing for "auto", which leaves it to choose(). Throws ConfigError that lists the names.
 std::optional<Algorithm> parse_algorithm(std::string_view text);

@@ -45,9 +45,7 @@ Choice choose_on_network(const Call& call) {
           each + " is latency-bound: log2 N rounds each way"};
 }
 
-}  // namespace
-
-Choice choose(const Call& call) {
+Choice choose_best(const Call& call) {
   TUTTI_CHECK(call.world >= 1, "world {}", call.world);
   if (call.world == 1) return {Algorithm::direct, "one rank alone: nothing to exchange"};
   if (call.path == Path::in_place) return choose_in_place(call);
@@ -58,6 +56,16 @@ Choice choose(const Call& call) {
   if (call.world == 2) return {Algorithm::direct, "two ranks: a ring's traffic in the fewest rounds"};
   if (call.path == Path::shared_memory) return {Algorithm::direct, "shared memory: the fewest rounds"};
   return choose_on_network(call);
+}
+
+}  // namespace
+
+Choice choose(const Call& call, std::optional<Algorithm> asked) {
+  if (!asked) return choose_best(call);
+  if (serves(*asked, call)) return {*asked, "asked for"};
+  Choice other = choose_best(call);
+  other.reason += fmt::format("; {} does not do this", name_of(*asked));
+  return other;
 }
 
 }  // namespace tutti::collectives

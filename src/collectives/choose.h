@@ -2,19 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "collectives/algorithms.h"
 
 namespace tutti::collectives {
 
-// What is so small costs only the waits for others, so it is moved as a whole, as often as it takes to wait
-// least.
-//
-// By messages: recursive doubling takes log2 N rounds, where halving and doubling take twice as many to move
-// less.
+// Buffers so small cost only the waits for others, so the algorithm with the fewest waits is best, whatever
+// it moves: by messages recursive doubling, for buffers up to
 inline constexpr std::uint64_t kTinyBytes = 4096;
-// In shared memory: what all ranks have, together.
+// and in shared memory one-shot, where the buffers of all ranks together are no larger than
 inline constexpr std::uint64_t kOneShotBytes = 8192;
 
 struct Choice {
@@ -22,7 +20,8 @@ struct Choice {
   std::string reason;  // one line for log and report
 };
 
-// A pure function, so that all ranks choose alike.
-Choice choose(const Call& call);
+// The best for a call; or what was asked for, where it can serve it. A pure function, so that all ranks
+// choose alike.
+Choice choose(const Call& call, std::optional<Algorithm> asked = std::nullopt);
 
 }  // namespace tutti::collectives

@@ -84,9 +84,9 @@ TEST(ParseAlgorithm, ListsTheNamesWhenItRefuses) {
     parse_algorithm("rign");
     FAIL();
   } catch (const ConfigError& e) {
-    EXPECT_STREQ(e.what(),
-                 "no algorithm is called 'rign'; there are auto, ring, direct, halving-doubling, tree, "
-                 "recursive-doubling, one-pass, one-shot");
+    const std::string said = e.what();
+    EXPECT_TRUE(said.starts_with("no algorithm is called 'rign'; there are auto, ring, direct, ")) << said;
+    for (const AlgorithmInfo& a : algorithms()) EXPECT_NE(said.find(a.name), std::string::npos) << a.name;
   }
 }
 

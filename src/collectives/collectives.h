@@ -35,7 +35,9 @@ struct Buffer {
   std::size_t count = 0;
   DType type = DType::f32;
   Device device = {};
-  void* stream = nullptr;  // of a GPU's buffer: what must be done with it before, and waits for it after
+  // Of a GPU's buffer, its cudaStream_t: the call begins after what is queued there, and what is queued later
+  // waits for the call.
+  void* stream = nullptr;
   std::size_t bytes() const { return count * size_of(type); }
 };
 
@@ -60,8 +62,8 @@ class Collectives {
   // Takes back what was allocated since the mark: nobody uses it any more, on no rank. Collective as well.
   // Does not block; throws RunError if the system refuses.
   struct Mark {
-    std::size_t arena_used = 0;
-    std::size_t blocks = 0;
+    std::size_t shared = 0;  // bytes that ranks read in place
+    std::size_t own = 0;     // blocks outside of them
   };
   virtual Mark mark() const = 0;
   virtual void release(const Mark& mark) = 0;

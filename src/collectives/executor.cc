@@ -26,13 +26,16 @@ std::string text_of(const net::Announcement& a) {
   const auto byte = [&](int n) { return static_cast<int>(a.what >> (8 * n) & 0xff); };
   return fmt::format("{} of {} {} ({}, {}, root {}, at byte {})", name_of(static_cast<Operation>(byte(0))),
                      a.count, name_of(static_cast<DType>(byte(2))), name_of(static_cast<ReduceOp>(byte(3))),
-                     name_of(static_cast<Algorithm>(byte(1))), a.what >> 32, a.place);
+                     static_cast<std::size_t>(byte(1)) < algorithms().size()
+                         ? name_of(static_cast<Algorithm>(byte(1)))
+                         : "?",
+                     a.what >> 32, a.place);
 }
 
 // Messages that are combined into one place, several at once, must not be combined in the order of their
 // arrival, which differs from run to run; nor may one be combined with what is being sent (rule 3). They are
-// received apart and combined in the order listed.
-bool goes_apart(const Round& round) {
+// received into scratch memory and combined in the order listed.
+bool needs_scratch(const Round& round) {
   const auto overlaps_a_send = [&](const Receive& r) {
     return r.combine &&
            std::ranges::any_of(round.sends, [&](const Send& s) { return overlap(r.chunk, s.chunk); });
@@ -41,8 +44,8 @@ bool goes_apart(const Round& round) {
          std::ranges::any_of(round.receives, overlaps_a_send);
 }
 
-void run_round_apart(net::Transport& transport, const Work& work, const Round& round,
-                     std::span<const net::Outgoing> out, std::vector<std::byte>& scratch) {
+void run_round_in_scratch(net::Transport& transport, const Work& work, const Round& round,
+                          std::span<const net::Outgoing> out, std::vector<std::byte>& scratch) {
   std::size_t need = 0;
   for (const Receive& r : round.receives) need += bytes_of(work.buffer, r.chunk).size();
   if (scratch.size() < need) scratch.resize(need);
@@ -73,8 +76,8 @@ void run_by_messages(net::Transport& transport, const Work& work, std::vector<st
   for (const Round& round : work.schedule.rounds) {
     std::vector<net::Outgoing> out;
     for (const Send& s : round.sends) out.push_back({s.peer, bytes_of(work.buffer, s.chunk)});
-    if (goes_apart(round)) {
-      run_round_apart(transport, work, round, out, scratch);
+    if (needs_scratch(round)) {
+      run_round_in_scratch(transport, work, round, out, scratch);
       continue;
     }
     if (scratch.size() < kWindow) scratch.resize(kWindow);

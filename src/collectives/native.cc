@@ -50,15 +50,14 @@ std::span<std::byte> NativeEngine::allocate(std::size_t bytes) {
 }
 
 void NativeEngine::release(const Mark& mark) {
-  while (owned_.size() > mark.blocks) owned_.pop_back();
-  if (arena_used_ <= mark.arena_used) return;
+  while (owned_.size() > mark.own) owned_.pop_back();
+  if (arena_used_ <= mark.shared) return;
   // Whole pages; what was never touched is not touched now.
-  const auto back =
-      transport_.peer_memory()->arena(rank()).subspan(mark.arena_used, arena_used_ - mark.arena_used);
+  const auto back = transport_.peer_memory()->arena(rank()).subspan(mark.shared, arena_used_ - mark.shared);
   if (::madvise(back.data(), back.size(), MADV_REMOVE) != 0)
     throw RunError(fmt::format("rank {}: shared memory cannot be given back: {}", to_int(rank()),
                                std::generic_category().message(errno)));
-  arena_used_ = mark.arena_used;
+  arena_used_ = mark.shared;
 }
 
 void NativeEngine::all_reduce(Buffer buffer, ReduceOp op, std::string_view label) {
@@ -86,16 +85,8 @@ void NativeEngine::barrier(std::string_view label) {
 }
 
 Choice NativeEngine::choice(Operation operation, std::uint64_t bytes) const {
-  return choice({operation, ReduceOp::average, bytes, world(),
-                 transport_.peer_memory() != nullptr ? Path::in_place : Path::network});
-}
-
-Choice NativeEngine::choice(const Call& call) const {
-  if (!algorithm_) return choose(call);
-  if (serves(*algorithm_, call)) return {*algorithm_, "asked for"};
-  Choice other = choose(call);
-  other.reason += fmt::format("; {} does not do this", name_of(*algorithm_));
-  return other;
+  const Path path = transport_.peer_memory() != nullptr ? Path::in_place : Path::network;
+  return choose({operation, ReduceOp::average, bytes, world(), path}, algorithm_);
 }
 
 // Kept, because reasons are put into words.
@@ -103,7 +94,7 @@ Algorithm NativeEngine::algorithm_for(const Call& call) {
   const auto key = std::tuple(call.operation, call.op, call.bytes, call.path);
   const auto found = chosen_.find(key);
   if (found != chosen_.end()) return found->second;
-  return chosen_.emplace(key, choice(call).algorithm).first->second;
+  return chosen_.emplace(key, choose(call, algorithm_).algorithm).first->second;
 }
 
 Path NativeEngine::path_of(const Buffer& buffer) const {
@@ -173,7 +164,7 @@ void NativeEngine::run(Operation operation, Buffer buffer, ReduceOp op, Rank roo
   } else {
     run_in_segments(operation, algorithm, buffer, op, root, doing);
   }
-  const bool divided = path == Path::in_place && info_of(algorithm).runs == AlgorithmInfo::Runs::in_place;
+  const bool divided = path == Path::in_place && info_of(algorithm).in_place != run_in_place;
   if (op == ReduceOp::average && !divided) finish_average(operation, buffer, root);
 }
 

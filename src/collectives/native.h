@@ -61,7 +61,6 @@ class NativeEngine final : public Collectives {
                     const net::Activity& doing);
   void run_in_segments(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op, Rank root,
                        const net::Activity& doing);
-  Choice choice(const Call& call) const;
   Algorithm algorithm_for(const Call& call);
   Path path_of(const Buffer& buffer) const;
   const Plan& plan(Operation operation, Algorithm algorithm, const Buffer& buffer, Rank root);

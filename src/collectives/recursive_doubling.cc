@@ -31,10 +31,10 @@ Schedule recursive_doubling_schedule(const Task& t) {
     if (!plays) send(round, t.rank - 1, all);
     if (plays && paired) receive(round, t.rank + 1, all, Arrival::combine);
   }
-  for (int apart = 1; apart < seats; apart *= 2) {
+  for (int distance = 1; distance < seats; distance *= 2) {
     Round& round = schedule.rounds.emplace_back();
     if (!plays) continue;
-    const int peer = rank_at(seat ^ apart);
+    const int peer = rank_at(seat ^ distance);
     send(round, peer, all);
     receive(round, peer, all, Arrival::combine);
   }

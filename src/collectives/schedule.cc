@@ -40,6 +40,7 @@ Schedule make_schedule(Operation operation, Algorithm algorithm, Rank rank, int 
     task.operation = Operation::all_reduce;
     task.count = 1;
   }
+  TUTTI_CHECK(has(algorithm, operation), "{} by {}", name_of(operation), name_of(algorithm));
   return info_of(algorithm).schedule(task);
 }
 

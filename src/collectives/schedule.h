@@ -8,12 +8,11 @@
 // Every algorithm keeps these rules, so that one executor fits all, on sockets or in shared memory:
 //   1. All ranks of a collective have the same number of rounds (some may be empty).
 //   2. A send from a to b in round k has exactly one matching receive at b from a in round k, of the same
-//   chunk;
-//      there is at most one send from a to b in a round.
-//   3. In one round, no chunk that a rank receives overlaps a chunk that it sends, but in an algorithm that
-//   runs
-//      by messages alone, if it combines: it then waits aside until what is there has left. Received chunks
-//      overlap each other only if all of them combine; they are then combined in the order listed.
+//      chunk; there is at most one send from a to b in a round.
+//   3. In one round, no chunk that a rank receives overlaps a chunk that it sends, unless it is combined and
+//      the algorithm runs by messages only: the executor then receives it into scratch memory and combines it
+//      after the send. Received chunks overlap each other only if all of them are combined; that happens in
+//      the order listed.
 //   4. Chunks without elements are neither sent nor received.
 #pragma once
 

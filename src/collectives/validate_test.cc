@@ -49,6 +49,18 @@ TEST(Validate, FindsOverlaps) {
   EXPECT_EQ(broken_rule(gather, 2), "round 0, rank 0: received chunks overlap");
 }
 
+// Two ranks swap.
+TEST(Validate, WhatIsSentMayBeCombinedWithByMessagesOnly) {
+  std::vector<Schedule> swap(2);
+  for (const int r : {0, 1}) {
+    swap[static_cast<std::size_t>(r)].rounds = {{{{Rank{1 - r}, {0, 4}}}, {{Rank{1 - r}, {0, 4}, true}}}};
+  }
+  EXPECT_EQ(broken_rule(swap, 4, true), "");
+  EXPECT_EQ(broken_rule(swap, 4), "round 0, rank 0: a received chunk overlaps a sent one");
+  swap[0].rounds[0].receives[0].combine = false;
+  EXPECT_EQ(broken_rule(swap, 4, true), "round 0, rank 0: a received chunk overlaps a sent one");
+}
+
 TEST(Validate, FindsChunksThatAreEmptyOrOutside) {
   EXPECT_EQ(broken_rule(one_message(), 3), "round 0, rank 0: a chunk leaves the buffer");
   auto all = one_message();

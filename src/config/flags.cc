@@ -80,8 +80,7 @@ void add_network_flags(CLI::App& app, TrainConfig& c) {
   add(app, "loss", c.loss, "of the scores that a network of your own gives: cross-entropy | mse | bce");
   // $TUTTI_DATA is where data lies, not which.
   add(app, "data", c.data,
-      "data set; `tutti data list` lists them; your own: csv:FILE | images:FOLDER | npy:X.npy,Y.npy | "
-      "text:FILE")
+      "data set, or a file of your own, such as csv:FILE or images:FOLDER; `tutti data list` lists them")
       ->envname("TUTTI_DATASET");
   add_own_data_flags(app, c);
   add_switch(app, "crop", c.crop,
@@ -148,7 +147,7 @@ void add_machine_flags(CLI::App& app, TrainConfig& c) {
       "of the forward pass in training: fp32 | bf16 (products and convolutions; parameters and gradients "
       "stay fp32)");
   add(app, "transport", c.transport, "auto | shm | tcp");
-  add(app, "algorithm", c.algorithm, "of allreduce: auto, or one of those that tutti doctor lists");
+  add(app, "algorithm", c.algorithm, "of allreduce: auto, or one of those that `tutti doctor` lists");
   add(app, "memory-format", c.memory_format, "auto | contiguous | channels-last");
   app.add_option_function<std::string>(
          "--bucket-bytes", [&c](const std::string& text) { c.bucket_bytes = parse_bytes(text); },
@@ -206,8 +205,7 @@ void add_train_flags(CLI::App& command, TrainConfig& config) {
   TrainConfig& c = config;
   add_network_flags(app, c);
   add(app, "strategy", c.strategy,
-      "local | ring | allreduce | reduce-broadcast | ps-sync | ps-async | ps-ssp | hybrid | hogwild | "
-      "easgd | local-sgd");
+      "how workers exchange gradients: ring, allreduce, ps-sync, ...; `tutti doctor` lists them");
   add(app, "workers", c.workers, "processes that compute gradients");
   add(app, "steps", c.steps, "optimizer steps to train (instead of --epochs)")->check(at_least_one, "");
   add(app, "epochs", c.epochs, "passes over the data; default 1")->check(at_least_one, "");

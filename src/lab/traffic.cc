@@ -32,10 +32,11 @@ class Flows {
   void add(Operation operation, double times) {
     const auto elements = static_cast<std::size_t>(shape_.bucket_bytes / sizeof(float));
     const double buckets = shape_.parameter_bytes / static_cast<double>(elements * sizeof(float));
-    const auto algorithm = strategy_.algorithm.value_or(
+    const auto algorithm =
         collectives::choose({operation, collectives::ReduceOp::average, shape_.bucket_bytes, shape_.workers,
-                             collectives::Path::network})
-            .algorithm);
+                             collectives::Path::network},
+                            strategy_.algorithm)
+            .algorithm;
     for (int rank = 0; rank < shape_.workers; ++rank) {
       const auto schedule =
           collectives::make_schedule(operation, algorithm, Rank{rank}, shape_.workers, elements);

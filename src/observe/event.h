@@ -17,7 +17,7 @@ struct RunStarted {
   std::int64_t first_step = 0;
   std::int64_t total_steps = 0;
   std::int64_t parameters = 0;
-  std::string exchange;  // what moves the gradients, and why: "all-reduce, direct: ..."
+  std::string exchange;  // what moves the gradients, and why: "all-reduce by one-pass (shared memory: ...)"
 };
 
 // One optimizer step, as rank 0 saw it. Times in milliseconds.

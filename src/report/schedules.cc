@@ -55,7 +55,7 @@ nlohmann::json schedules_of(const nlohmann::json& summary) {
   for (auto& one : all) {
     const auto operation = parse_operation(one.value("operation", ""));
     const auto algorithm = parse(one.value("algorithm", ""));
-    if (!operation || !algorithm || world > kMostRanks) continue;
+    if (!operation || !algorithm || !has(*algorithm, *operation) || world > kMostRanks) continue;
     one["rounds"] =
         rounds_of(*operation, *algorithm, world, one.value("bytes", std::size_t{0}) / sizeof(float));
   }
