@@ -61,7 +61,7 @@ struct Outcome {
   std::string line;                        // what went wrong, if anything
   bool would_fail_again = false;           // as it is in the run itself and no fault
   std::uint64_t rejected_connections = 0;  // connections that were refused
-  std::vector<Rank> dropped;               // workers that died on the way
+  std::vector<Rank> dropped = {};          // workers that died on the way
   int interrupted_by = 0;                  // the signal that ended the launcher's patience
 };
 
