@@ -38,8 +38,21 @@ struct Task {
   int root = 0;
 };
 
-// Runs a work in place from a count of ticks; returns the count after it (executor.h).
+// Runs a work (executor.h) in memory that all ranks see. `clock` is the count of ticks that all ranks have
+// behind them; returns the count after this.
 using RunInPlace = std::uint64_t(const WorkInPlace& work, std::uint64_t clock);
+
+// By its rounds. The buffer lies in the rank's arena, at the same offset on every rank. A rank ticks when it
+// has come and after each round.
+//
+// A rank that comes announces the work, ticks, waits until all have come and holds what each of them
+// announced against its own: if they differ, that is a ProtocolError, before a byte is read, and on every
+// rank, because none waits for more than that all have come. A rank may be in the next work while another
+// still looks at this one, but not in the one after that; so two announcements are kept.
+//
+// Round k of a rank: wait until whoever it receives from has come and done its rounds before k, combine or
+// copy straight out of their buffers, tick, and wait until whoever it sends to has done round k, because only
+// then may its own buffer change. A round without data for a rank still ticks, so that all clocks agree.
 RunInPlace run_in_place;
 
 struct AlgorithmInfo {

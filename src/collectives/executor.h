@@ -35,20 +35,6 @@ net::Announcement make_announcement(Operation operation, Algorithm algorithm, co
 // `scratch` grows as needed and is kept by the caller from call to call.
 void run_by_messages(net::Transport& transport, const Work& work, std::vector<std::byte>& scratch);
 
-// The buffer lies in the rank's arena, at the same offset on every rank. `clock` is the count of ticks that
-// all ranks have behind them; returns the count after this. A rank ticks when it has come and after each
-// round.
-//
-// A rank that comes announces the work, ticks, waits until all have come and holds what each of them
-// announced against its own: if they differ, that is a ProtocolError, before a byte is read, and on every
-// rank, because none waits for more than that all have come. A rank may be in the next work while another
-// still looks at this one, but not in the one after that; so two announcements are kept.
-//
-// Round k of a rank: wait until whoever it receives from has come and done its rounds before k, combine or
-// copy straight out of their buffers, tick, and wait until whoever it sends to has done round k, because only
-// then may its own buffer change. A round without data for a rank still ticks, so that all clocks agree.
-std::uint64_t run_in_place(const WorkInPlace& work, std::uint64_t clock);
-
 // The beginning of a work in place: waits until all have come, and makes sure that it is the same for all.
 // Returns the clock.
 std::uint64_t begin_together(const WorkInPlace& work, std::uint64_t clock);
