@@ -89,12 +89,11 @@ Choice NativeEngine::choice(Operation operation, std::uint64_t bytes) const {
   return choose({operation, ReduceOp::average, bytes, world(), path}, algorithm_);
 }
 
-// Kept, because reasons are put into words.
 Algorithm NativeEngine::algorithm_for(const Call& call) {
   const auto key = std::tuple(call.operation, call.op, call.bytes, call.path);
   const auto found = chosen_.find(key);
-  if (found != chosen_.end()) return found->second;
-  return chosen_.emplace(key, choose(call, algorithm_).algorithm).first->second;
+  if (found != chosen_.end()) return found->second.algorithm;
+  return chosen_.emplace(key, choose(call, algorithm_)).first->second.algorithm;
 }
 
 Path NativeEngine::path_of(const Buffer& buffer) const {

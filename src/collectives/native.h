@@ -73,7 +73,8 @@ class NativeEngine final : public Collectives {
   std::vector<std::byte> scratch_;
   std::span<std::byte> token_;   // what a barrier reduces
   std::span<std::byte> copies_;  // of small buffers, in turn (one_shot.cc)
-  std::map<std::tuple<Operation, ReduceOp, std::uint64_t, Path>, Algorithm> chosen_;
+  // What choose() said, because it puts its reasons into words.
+  std::map<std::tuple<Operation, ReduceOp, std::uint64_t, Path>, Choice> chosen_;
   std::map<std::tuple<Operation, Algorithm, std::size_t, DType, Rank>, Plan> plans_;
   std::uint64_t clock_ = 0;  // rounds run in shared memory so far, the same on all ranks
   std::uint64_t works_ = 0;  // likewise, calls
