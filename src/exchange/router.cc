@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/deadline.h"
+
 namespace tutti::exchange {
 namespace {
 
