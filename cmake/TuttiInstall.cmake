@@ -4,6 +4,9 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# A libtorch outside the system's folders (one that came with Python's torch) is found where it was at build time.
+set_target_properties(tutti PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+
 # The room `library` is its face; of the others it takes what it needs. Only what has TUTTI_API can be seen from outside.
 add_library(tutti_shared SHARED $<TARGET_OBJECTS:tutti_library>)
 target_link_libraries(tutti_shared PRIVATE tutti_exchange tutti_launch tutti_config PUBLIC torch ${TORCH_LIBRARIES})
@@ -12,7 +15,8 @@ target_include_directories(tutti_shared INTERFACE
   $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 # Before 1.0 a minor version may change anything.
 set_target_properties(tutti_shared PROPERTIES OUTPUT_NAME tutti EXPORT_NAME tutti
-  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+  INSTALL_RPATH_USE_LINK_PATH ON)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)
 install(TARGETS tutti_shared EXPORT tutti LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
