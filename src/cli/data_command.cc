@@ -6,9 +6,9 @@
 #include "cli/command.h"
 #include "config/environment.h"
 #include "config/flags.h"
-#include "data/fetch.h"
 #include "data/own_data.h"
 #include "data/show.h"
+#include "fetch/fetch.h"
 #include "train/open_data.h"
 #include "train/plan.h"
 
@@ -48,7 +48,7 @@ int fetch(const std::string& name, const std::string& from) {
     }
     current = file;
   };
-  const auto located = data::fetch(info, config::data_home(), data::parse_source(from), progress);
+  const auto located = fetch::fetch(info, config::data_home(), fetch::parse_source(from), progress);
   if (terminal) fmt::print(stderr, "\r\x1b[K");
   fmt::print("{} is in {}, verified\n", name, located.folder.string());
   return 0;
@@ -57,7 +57,7 @@ int fetch(const std::string& name, const std::string& from) {
 int verify(const std::string& name) {
   const auto& info = data::find_dataset(name);
   const auto located = data::locate(info, config::data_roots());
-  data::verify(info, located);
+  fetch::verify(info, located);
   fmt::print("{}: all files are whole, in {}\n", name, located.folder.string());
   return 0;
 }

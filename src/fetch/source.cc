@@ -1,4 +1,4 @@
-#include "data/source.h"
+#include "fetch/source.h"
 
 #include <algorithm>
 
@@ -6,23 +6,23 @@
 #include "base/file.h"
 #include "base/scratch_folder.h"
 #include "data/gzip.h"
-#include "data/http.h"
-#include "data/npm_pack.h"
-#include "data/tar.h"
+#include "fetch/http.h"
+#include "fetch/npm_pack.h"
+#include "fetch/tar.h"
 
-namespace tutti::data {
+namespace tutti::fetch {
 namespace {
 
 constexpr std::uint64_t kSlack = 16 << 20;  // what an archive may hold besides the set
 
-std::uint64_t bytes_of(const DatasetInfo& info) {
+std::uint64_t bytes_of(const data::DatasetInfo& info) {
   std::uint64_t sum = 0;
-  for (const DatasetFile& file : info.files) sum += file.bytes;
+  for (const data::DatasetFile& file : info.files) sum += file.bytes;
   return sum;
 }
 
 // Gzip makes what it cannot compress larger, by a little.
-std::uint64_t most_packed_bytes(const DatasetFile& file) {
+std::uint64_t most_packed_bytes(const data::DatasetFile& file) {
   return file.bytes + file.bytes / 100 + 4096;
 }
 
@@ -53,7 +53,7 @@ class WebSupply : public Supply {
   WebSupply(std::string address, const SourceOptions& options)
       : address_(std::move(address)), timeout_(options.step_timeout) {}
 
-  std::optional<Blob> get(const DatasetFile& file, const ProgressFn& progress) override {
+  std::optional<Blob> get(const data::DatasetFile& file, const ProgressFn& progress) override {
     const HttpLimits limits{.max_bytes = most_packed_bytes(file), .step_timeout = timeout_};
     for (const std::string& address : addresses_of(file)) {
       try {
@@ -66,7 +66,7 @@ class WebSupply : public Supply {
   }
 
  private:
-  std::vector<std::string> addresses_of(const DatasetFile& file) const {
+  std::vector<std::string> addresses_of(const data::DatasetFile& file) const {
     if (bare_name(address_) == file.name) return {address_};
     const std::string folder = address_ + (address_.ends_with('/') ? "" : "/");
     return {folder + file.name + ".gz", folder + file.name};
@@ -79,9 +79,10 @@ class WebSupply : public Supply {
 // Files that lie in a folder, or the one file that was named.
 class FileSupply : public Supply {
  public:
-  FileSupply(std::filesystem::path path, const DatasetInfo& info) : path_(std::move(path)), info_(info) {}
+  FileSupply(std::filesystem::path path, const data::DatasetInfo& info)
+      : path_(std::move(path)), info_(info) {}
 
-  std::optional<Blob> get(const DatasetFile& file, const ProgressFn& progress) override {
+  std::optional<Blob> get(const data::DatasetFile& file, const ProgressFn& progress) override {
     const std::filesystem::path path = find(file);
     if (path.empty()) return std::nullopt;
     Blob blob{path.string(), copy_of(map_file(path).bytes())};
@@ -90,16 +91,16 @@ class FileSupply : public Supply {
   }
 
  private:
-  std::filesystem::path find(const DatasetFile& file) const {
+  std::filesystem::path find(const data::DatasetFile& file) const {
     if (!std::filesystem::is_directory(path_)) {
       return bare_name(path_.string()) == file.name ? path_ : std::filesystem::path();
     }
-    const std::filesystem::path here = find_file(info_, file, path_);
-    return here.empty() ? find_file(info_, file, path_ / info_.folder) : here;
+    const std::filesystem::path here = data::find_file(info_, file, path_);
+    return here.empty() ? data::find_file(info_, file, path_ / info_.folder) : here;
   }
 
   std::filesystem::path path_;
-  const DatasetInfo& info_;
+  const data::DatasetInfo& info_;
 };
 
 class ArchiveSupply : public Supply {
@@ -108,7 +109,7 @@ class ArchiveSupply : public Supply {
   ArchiveSupply(std::vector<std::byte> archive, std::string name)
       : archive_(std::move(archive)), name_(std::move(name)), members_(list_tar(archive_, name_)) {}
 
-  std::optional<Blob> get(const DatasetFile& file, const ProgressFn& progress) override {
+  std::optional<Blob> get(const data::DatasetFile& file, const ProgressFn& progress) override {
     for (const char* ending : {"", ".gz"}) {
       const TarMember* member = find_member(members_, file.name + ending);
       if (member == nullptr) continue;
@@ -128,8 +129,8 @@ class ArchiveSupply : public Supply {
 std::vector<std::byte> unpack_if_archive(std::span<const std::byte> bytes, const std::string& name,
                                          std::uint64_t limit) {
   if (is_tar(bytes)) return copy_of(bytes);
-  if (!is_gzip(bytes)) return {};
-  std::vector<std::byte> content = decode_gzip(bytes, name, limit);
+  if (!data::is_gzip(bytes)) return {};
+  std::vector<std::byte> content = data::decode_gzip(bytes, name, limit);
   if (!is_tar(content)) content.clear();
   return content;
 }
@@ -140,7 +141,7 @@ class WebArchiveSupply : public Supply {
   WebArchiveSupply(std::string address, std::uint64_t limit, const SourceOptions& options)
       : address_(std::move(address)), limits_{.max_bytes = limit, .step_timeout = options.step_timeout} {}
 
-  std::optional<Blob> get(const DatasetFile& file, const ProgressFn& progress) override {
+  std::optional<Blob> get(const data::DatasetFile& file, const ProgressFn& progress) override {
     if (!archive_) {
       const auto packed = http_get(address_, limits_, report_for(bare_name(address_), progress));
       auto archive = unpack_if_archive(packed, address_, limits_.max_bytes);
@@ -156,18 +157,18 @@ class WebArchiveSupply : public Supply {
   std::optional<ArchiveSupply> archive_;
 };
 
-std::unique_ptr<Supply> open_path(const DatasetInfo& info, const std::filesystem::path& path) {
+std::unique_ptr<Supply> open_path(const data::DatasetInfo& info, const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path)) return std::make_unique<FileSupply>(path, info);
   auto archive = unpack_if_archive(map_file(path).bytes(), path.string(), bytes_of(info) + kSlack);
   if (!archive.empty()) return std::make_unique<ArchiveSupply>(std::move(archive), path.string());
-  if (std::ranges::find(info.files, bare_name(path.string()), &DatasetFile::name) == info.files.end()) {
+  if (std::ranges::find(info.files, bare_name(path.string()), &data::DatasetFile::name) == info.files.end()) {
     throw DataError(fmt::format("{}: neither an archive nor a file of {}", path.string(), info.name));
   }
   return std::make_unique<FileSupply>(path, info);
 }
 
 struct Opener {
-  const DatasetInfo& info;
+  const data::DatasetInfo& info;
   const SourceOptions& options;
 
   std::unique_ptr<Supply> operator()(const OfficialSource&) const {
@@ -200,9 +201,9 @@ Source parse_source(std::string_view text) {
   return FileSource{text};
 }
 
-std::unique_ptr<Supply> open_source(const DatasetInfo& info, const Source& source,
+std::unique_ptr<Supply> open_source(const data::DatasetInfo& info, const Source& source,
                                     const SourceOptions& options) {
   return std::visit(Opener{info, options}, source);
 }
 
-}  // namespace tutti::data
+}  // namespace tutti::fetch

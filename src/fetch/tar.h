@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tutti::data {
+namespace tutti::fetch {
 
 struct TarMember {
   std::string base_name;  // what follows the last '/', at most 100 characters
@@ -25,4 +25,4 @@ std::vector<TarMember> list_tar(std::span<const std::byte> archive, const std::s
 // The first member of this base name, or nullptr.
 const TarMember* find_member(std::span<const TarMember> members, std::string_view base_name);
 
-}  // namespace tutti::data
+}  // namespace tutti::fetch

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace tutti::data::fixture {
+namespace tutti::fetch::fixture {
 
 // Accepts connections one after another and hands each to `serve`, on a thread of its own.
 class LocalServer {
@@ -130,4 +130,4 @@ class HttpServer {
   LocalServer server_;  // last: its thread uses the rest
 };
 
-}  // namespace tutti::data::fixture
+}  // namespace tutti::fetch::fixture

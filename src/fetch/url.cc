@@ -1,10 +1,10 @@
-#include "data/url.h"
+#include "fetch/url.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 
-namespace tutti::data {
+namespace tutti::fetch {
 
 std::string Url::text() const {
   const bool usual = port == (tls ? "443" : "80");
@@ -65,4 +65,4 @@ Url follow(const Url& from, std::string_view location) {
   return from;
 }
 
-}  // namespace tutti::data
+}  // namespace tutti::fetch

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-namespace tutti::data {
+namespace tutti::fetch {
 
 // Runs `npm pack PACKAGE` in `folder`, which should be empty, and returns the archive it left there.
 // `package` is the name of a published package, with or without "@version": paths and repositories, whose
@@ -15,4 +15,4 @@ std::filesystem::path npm_pack(const std::string& package, const std::filesystem
                                const std::string& program = "npm",
                                std::chrono::milliseconds timeout = std::chrono::minutes(10));
 
-}  // namespace tutti::data
+}  // namespace tutti::fetch

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace tutti::data {
+namespace tutti::fetch {
 
 struct Url {
   bool tls = false;
@@ -24,4 +24,4 @@ Url parse_url(std::string_view text);
 // RunError if it is neither, or leads from https to http.
 Url follow(const Url& from, std::string_view location);
 
-}  // namespace tutti::data
+}  // namespace tutti::fetch

@@ -1,17 +1,18 @@
-#include "data/tar.h"
+#include "fetch/tar.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "data/idx_fixture.h"
-#include "data/tar_fixture.h"
+#include "fetch/tar_fixture.h"
 
-namespace tutti::data {
+namespace tutti::fetch {
 namespace {
 
+using namespace data::fixture;
 using namespace fixture;
 
-std::string error_in(std::string_view archive) {
+std::string tar_error(std::string_view archive) {
   return error_of<DataError>([&] { list_tar(as_bytes(archive), "a.tar"); });
 }
 
@@ -37,14 +38,14 @@ TEST(Tar, ANameThatFillsItsFieldIsRead) {
 
 TEST(Tar, RefusesDamageAndTruncation) {
   const std::string archive = tar_of({{"a", "first"}});
-  EXPECT_EQ(error_in(archive.substr(0, 100)),
+  EXPECT_EQ(tar_error(archive.substr(0, 100)),
             "a.tar: offset 0 of the archive: the archive ends inside a header");
-  EXPECT_EQ(error_in(archive.substr(0, 514)),
+  EXPECT_EQ(tar_error(archive.substr(0, 514)),
             "a.tar: offset 512 of the archive: the archive ends inside a member of 5 bytes");
   std::string damaged = archive;
   damaged[0] = 'b';
   EXPECT_FALSE(is_tar(as_bytes(damaged)));
-  EXPECT_EQ(error_in(damaged), "a.tar: offset 0 of the archive: not a tar header: its checksum is wrong");
+  EXPECT_EQ(tar_error(damaged), "a.tar: offset 0 of the archive: not a tar header: its checksum is wrong");
 }
 
 TEST(Tar, OtherFilesAreNoTar) {
@@ -53,4 +54,4 @@ TEST(Tar, OtherFilesAreNoTar) {
 }
 
 }  // namespace
-}  // namespace tutti::data
+}  // namespace tutti::fetch

@@ -1,4 +1,4 @@
-#include "data/fetch.h"
+#include "fetch/fetch.h"
 
 #include <gtest/gtest.h>
 
@@ -8,21 +8,22 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/scratch_folder.h"
-#include "data/http_fixture.h"
 #include "data/idx_fixture.h"
-#include "data/npm_pack.h"
-#include "data/tar_fixture.h"
+#include "fetch/http_fixture.h"
+#include "fetch/npm_pack.h"
+#include "fetch/tar_fixture.h"
 
-namespace tutti::data {
+namespace tutti::fetch {
 namespace {
 
+using namespace data::fixture;
 using namespace fixture;
 
 class Fetch : public ::testing::Test {
  protected:
   Fetch() {
     contents_ = {images_idx(30), labels_idx(30), images_idx(12), labels_idx(12)};
-    info_ = find_dataset("mnist");
+    info_ = data::find_dataset("mnist");
     for (std::size_t i = 0; i < 4; ++i) {
       info_.files[i].sha256 = sha256_hex(as_bytes(contents_[i]));
       info_.files[i].bytes = contents_[i].size();
@@ -63,17 +64,17 @@ class Fetch : public ::testing::Test {
     std::ranges::sort(names);
     return names;
   }
-  void expect_whole(const LocatedDataset& located) const {
+  void expect_whole(const data::LocatedDataset& located) const {
     verify(info_, located);
     const std::vector roots = {root_};
-    EXPECT_EQ(locate(info_, roots).paths, located.paths);
+    EXPECT_EQ(data::locate(info_, roots).paths, located.paths);
     EXPECT_EQ(files_in_root().size(), 5u) << "the folder and four files";
   }
 
   ScratchFolder scratch_;
   std::filesystem::path root_ = scratch_.path() / "root";
   std::array<std::string, 4> contents_;
-  DatasetInfo info_;
+  data::DatasetInfo info_;
 };
 
 TEST_F(Fetch, DownloadsEveryFileAndReportsProgress) {
@@ -152,12 +153,12 @@ TEST_F(Fetch, FilesThatAreWholeAreNotFetchedAgainAndDamagedOnesAre) {
   for (const std::size_t i : {0, 1, 3}) only_one.erase("/m/" + name(i) + ".gz");
   EXPECT_EQ(error_from(only_one), "");
   const std::vector roots = {root_};
-  expect_whole(locate(info_, roots));
+  expect_whole(data::locate(info_, roots));
 }
 
 TEST_F(Fetch, TakesAFolderAnArchiveOrOneFile) {
   for (std::size_t i = 0; i < 4; ++i)
-    fixture::write(scratch_.path() / "folder" / (name(i) + ".gz"), contents_[i]);
+    data::fixture::write(scratch_.path() / "folder" / (name(i) + ".gz"), contents_[i]);
   write_file_atomically(scratch_.path() / "a.tar", tar());
   write_file_atomically(scratch_.path() / "a.tgz", gzipped(tar()));
   for (const char* source : {"folder", "a.tar", "a.tgz"}) {
@@ -223,7 +224,7 @@ TEST_F(Fetch, FilesThatARunDoesWithoutAreMissedByVerifyAndFetchOnly) {
   all.erase("/m/" + name(3) + ".gz");
   EXPECT_EQ(error_from(all), "the source has no train-labels-idx1-ubyte[.gz]");
   const std::vector roots = {root_};
-  const auto located = locate(info_, roots);
+  const auto located = data::locate(info_, roots);
   EXPECT_TRUE(located.paths[1].empty());
   EXPECT_EQ(error_of<DataError>([&] { verify(info_, located); }),
             fmt::format("data set mnist: what is there is whole, but {} has no train-labels-idx1-ubyte[.gz]; "
@@ -233,10 +234,10 @@ TEST_F(Fetch, FilesThatARunDoesWithoutAreMissedByVerifyAndFetchOnly) {
 
 TEST_F(Fetch, RefusesAFileOfOnesOwn) {
   write_file_atomically(scratch_.path() / "mine.txt", std::string("hello"));
-  const DatasetInfo mine = find_dataset("text:" + (scratch_.path() / "mine.txt").string());
+  const data::DatasetInfo mine = data::find_dataset("text:" + (scratch_.path() / "mine.txt").string());
   EXPECT_THROW(fetch(mine, root_, OfficialSource{}), ConfigError);
   const std::vector roots = {root_};
-  EXPECT_THROW(verify(mine, locate(mine, roots)), ConfigError);
+  EXPECT_THROW(verify(mine, data::locate(mine, roots)), ConfigError);
 }
 
 class NpmFetch : public Fetch {
@@ -285,4 +286,4 @@ TEST_F(NpmFetch, RefusesWhatIsNoPackageName) {
 }
 
 }  // namespace
-}  // namespace tutti::data
+}  // namespace tutti::fetch

@@ -9,9 +9,9 @@
 #include <memory>
 #include <span>
 
-#include "data/url.h"
+#include "fetch/url.h"
 
-namespace tutti::data {
+namespace tutti::fetch {
 
 // One thread uses it. Every error is a RunError in one line: the address, the step, the reason.
 class WebStream {
@@ -34,4 +34,4 @@ class WebStream {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace tutti::data
+}  // namespace tutti::fetch

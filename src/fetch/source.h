@@ -14,7 +14,7 @@
 
 #include "data/catalogue.h"
 
-namespace tutti::data {
+namespace tutti::fetch {
 
 struct OfficialSource {};  // the publisher, DatasetInfo::address
 struct UrlSource {
@@ -50,12 +50,12 @@ class Supply {
  public:
   virtual ~Supply() = default;
   // Nothing if the source does not have the file. Throws DataError or RunError.
-  virtual std::optional<Blob> get(const DatasetFile& file, const ProgressFn& progress) = 0;
+  virtual std::optional<Blob> get(const data::DatasetFile& file, const ProgressFn& progress) = 0;
 };
 
 // `info` outlives the supply. Opens an archive or runs npm at once; folders and addresses wait to be asked.
 // Throws like get(), and ConfigError if the set has no official source.
-std::unique_ptr<Supply> open_source(const DatasetInfo& info, const Source& source,
+std::unique_ptr<Supply> open_source(const data::DatasetInfo& info, const Source& source,
                                     const SourceOptions& options);
 
-}  // namespace tutti::data
+}  // namespace tutti::fetch

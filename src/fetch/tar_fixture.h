@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti::data::fixture {
+namespace tutti::fetch::fixture {
 
 inline std::string tar_header(const std::string& name, std::size_t size, char type = '0') {
   std::string block(512, '\0');
@@ -37,4 +37,4 @@ inline std::string tar_of(const std::vector<std::pair<std::string, std::string>>
   return archive + std::string(1024, '\0');
 }
 
-}  // namespace tutti::data::fixture
+}  // namespace tutti::fetch::fixture

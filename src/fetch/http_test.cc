@@ -1,17 +1,18 @@
-#include "data/http.h"
+#include "fetch/http.h"
 
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
-#include "data/http_fixture.h"
 #include "data/idx_fixture.h"
-#include "data/url.h"
+#include "fetch/http_fixture.h"
+#include "fetch/url.h"
 
-namespace tutti::data {
+namespace tutti::fetch {
 namespace {
 
+using namespace data::fixture;
 using namespace fixture;
 
 const HttpLimits kLimits{.max_bytes = 1 << 20};
@@ -192,4 +193,4 @@ TEST(Http, RefusesACertificateNobodyVouchesFor) {
 }
 
 }  // namespace
-}  // namespace tutti::data
+}  // namespace tutti::fetch

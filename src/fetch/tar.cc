@@ -1,4 +1,4 @@
-#include "data/tar.h"
+#include "fetch/tar.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace tutti::data {
+namespace tutti::fetch {
 namespace {
 
 constexpr std::size_t kBlock = 512;
@@ -88,4 +88,4 @@ const TarMember* find_member(std::span<const TarMember> members, std::string_vie
   return found == members.end() ? nullptr : &*found;
 }
 
-}  // namespace tutti::data
+}  // namespace tutti::fetch

@@ -1,4 +1,4 @@
-#include "data/web_stream.h"
+#include "fetch/web_stream.h"
 
 #include <netdb.h>
 #include <openssl/err.h>
@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace tutti::data {
+namespace tutti::fetch {
 namespace {
 
 template <auto Free>
@@ -220,4 +220,4 @@ std::size_t WebStream::read(std::span<std::byte> out) {
   return static_cast<std::size_t>(s.run_tls(kStep, [&] { return SSL_read(s.tls.get(), out.data(), most); }));
 }
 
-}  // namespace tutti::data
+}  // namespace tutti::fetch

@@ -1,4 +1,4 @@
-#include "data/http.h"
+#include "fetch/http.h"
 
 #include <algorithm>
 #include <array>
@@ -9,10 +9,10 @@
 #include <span>
 
 #include "base/deadline.h"
-#include "data/url.h"
-#include "data/web_stream.h"
+#include "fetch/url.h"
+#include "fetch/web_stream.h"
 
-namespace tutti::data {
+namespace tutti::fetch {
 namespace {
 
 namespace beast = boost::beast;
@@ -173,4 +173,4 @@ std::vector<std::byte> http_get(const std::string& url, const HttpLimits& limits
   throw RunError(fmt::format("cannot download {}: more than {} redirects", url, limits.max_redirects));
 }
 
-}  // namespace tutti::data
+}  // namespace tutti::fetch

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace tutti::data {
+namespace tutti::fetch {
 
 // The server answered, with a status that is neither 200 nor a redirect.
 struct HttpStatusError : RunError {
@@ -42,4 +42,4 @@ using HttpProgress = std::function<void(std::uint64_t done, std::uint64_t total)
 std::vector<std::byte> http_get(const std::string& url, const HttpLimits& limits,
                                 const HttpProgress& progress);
 
-}  // namespace tutti::data
+}  // namespace tutti::fetch

@@ -1,4 +1,4 @@
-#include "data/npm_pack.h"
+#include "fetch/npm_pack.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace tutti::data {
+namespace tutti::fetch {
 namespace {
 
 constexpr const char* kErrors = "npm-errors.txt";
@@ -122,4 +122,4 @@ std::filesystem::path npm_pack(const std::string& package, const std::filesystem
   throw RunError(fmt::format("npm pack {} left no archive", package));
 }
 
-}  // namespace tutti::data
+}  // namespace tutti::fetch
