@@ -27,7 +27,7 @@ struct TensorDiff {
   std::optional<TensorKind> first;   // none if only in the second
   std::optional<TensorKind> second;  // none if only in the first
   std::int64_t elements = 0;         // of the first, or of the only one
-  Comparison values;                 // where types and shapes agree
+  ElementDifferences values;         // where types and shapes agree
 };
 
 struct Diff {

@@ -13,7 +13,7 @@ namespace tutti::checkpoint {
 namespace {
 
 template <typename T>
-Comparison compare_one(DType dtype, T a, T b) {
+ElementDifferences compare_one(DType dtype, T a, T b) {
   return compare(dtype, std::as_bytes(std::span(&a, 1)), std::as_bytes(std::span(&b, 1)));
 }
 

@@ -85,8 +85,8 @@ std::uint64_t distance(std::int64_t a, std::int64_t b) {
 }
 
 template <typename Type>
-Comparison compare_as(std::span<const std::byte> a, std::span<const std::byte> b) {
-  Comparison out;
+ElementDifferences compare_as(std::span<const std::byte> a, std::span<const std::byte> b) {
+  ElementDifferences out;
   const std::size_t n = a.size() / sizeof(typename Type::Bits);
   for (std::size_t i = 0; i < n; ++i) {
     const auto x = bits_at<Type>(a, i);
@@ -133,7 +133,7 @@ Statistics statistics_as(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Comparison compare(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b) {
+ElementDifferences compare(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b) {
   TUTTI_CHECK(a.size() == b.size(), "{} bytes against {}", a.size(), b.size());
   return with_type(dtype, [&](auto type) { return compare_as<decltype(type)>(a, b); });
 }

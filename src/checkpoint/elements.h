@@ -10,7 +10,7 @@
 namespace tutti::checkpoint {
 
 // How two tensors of one type and length differ, by the bits of their elements.
-struct Comparison {
+struct ElementDifferences {
   std::int64_t differing = 0;   // elements whose bits differ; all of the below are among them
   std::int64_t first = -1;      // index of the first of them
   std::int64_t zero_signs = 0;  // +0 against -0: other bits, 0 ULPs apart
@@ -22,7 +22,7 @@ struct Comparison {
 };
 
 // a and b have the same length, a multiple of the element's size.
-Comparison compare(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b);
+ElementDifferences compare(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b);
 
 // Of the elements that are not NaN; all zero if there is none.
 struct Statistics {

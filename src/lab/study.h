@@ -29,7 +29,7 @@ struct Study {
   std::string_view ran;  // what it ran, and what we run in its place
   std::vector<PlannedRun> (*plan)(Scale scale, const std::string& folder);
   // Claims, tables and charts. What has failed or is in doubt is left out.
-  report::Outcome (*conclude)(const Evidence& evidence);
+  report::StudyResult (*conclude)(const Evidence& evidence);
 };
 
 std::span<const Study> all_studies();

@@ -52,9 +52,9 @@ constexpr int kMostLinesOfRest = 1 << 19;
 constexpr std::size_t kLongestLine = 1 << 20;
 
 // Calls on_line for every line of a descriptor until its end.
-class LineReader : public std::enable_shared_from_this<LineReader> {
+class OutputReader : public std::enable_shared_from_this<OutputReader> {
  public:
-  LineReader(asio::io_context& io, UniqueFd fd, std::function<void(const std::string&)> on_line)
+  OutputReader(asio::io_context& io, UniqueFd fd, std::function<void(const std::string&)> on_line)
       : descriptor_(io, fd.release()), buffer_(kLongestLine), on_line_(std::move(on_line)) {}
 
   void start() {
@@ -243,7 +243,7 @@ class Job {
   }
 
   void read_lines(UniqueFd fd, std::function<void(const std::string&)> on_line) {
-    std::make_shared<LineReader>(io_, std::move(fd), std::move(on_line))->start();
+    std::make_shared<OutputReader>(io_, std::move(fd), std::move(on_line))->start();
   }
 
   void on_report(std::size_t i, const std::string& line) {

@@ -32,7 +32,7 @@ inline double scaled_lr(const WarmUp& warm_up, std::int64_t step) {
 enum class Decay { constant, step, cosine };
 
 // What becomes of the rate after that.
-struct Schedule {
+struct RateSchedule {
   WarmUp warm_up = {};
   Decay decay = Decay::constant;
   std::int64_t drop_every = 1;  // step: after so many steps, again and again,
@@ -41,7 +41,7 @@ struct Schedule {
   double min_lr = 0;     //         to this, and stays there
 };
 
-inline double rate(const Schedule& s, std::int64_t step) {
+inline double rate(const RateSchedule& s, std::int64_t step) {
   const double lr = scaled_lr(s.warm_up, step);
   switch (s.decay) {
     case Decay::constant:

@@ -5,12 +5,12 @@
 namespace tutti::optim {
 namespace {
 
-TEST(Schedule, WithoutScalingTheRateNeverChanges) {
+TEST(RateSchedule, WithoutScalingTheRateNeverChanges) {
   const WarmUp warm_up{.base_lr = 0.1, .growth = 8, .scale_lr = false, .steps = 5};
   for (const int step : {0, 1, 5, 1000}) EXPECT_EQ(scaled_lr(warm_up, step), 0.1);
 }
 
-TEST(Schedule, RisesLinearlyFromBaseToBaseTimesWorkers) {
+TEST(RateSchedule, RisesLinearlyFromBaseToBaseTimesWorkers) {
   const WarmUp warm_up{.base_lr = 0.1, .growth = 8, .scale_lr = true, .steps = 4};
   EXPECT_DOUBLE_EQ(scaled_lr(warm_up, 0), 0.1);
   EXPECT_DOUBLE_EQ(scaled_lr(warm_up, 1), 0.275);
@@ -19,25 +19,25 @@ TEST(Schedule, RisesLinearlyFromBaseToBaseTimesWorkers) {
   EXPECT_DOUBLE_EQ(scaled_lr(warm_up, 400), 0.8);
 }
 
-TEST(Schedule, NoWarmUpStepsStartsAtTheTarget) {
+TEST(RateSchedule, NoWarmUpStepsStartsAtTheTarget) {
   EXPECT_DOUBLE_EQ(scaled_lr({.base_lr = 0.1, .growth = 4, .scale_lr = true, .steps = 0}, 0), 0.4);
 }
 
-TEST(Schedule, OneWorkerHasNothingToRiseTo) {
+TEST(RateSchedule, OneWorkerHasNothingToRiseTo) {
   const WarmUp warm_up{.base_lr = 0.1, .growth = 1, .scale_lr = true, .steps = 10};
   for (const int step : {0, 3, 10}) EXPECT_DOUBLE_EQ(scaled_lr(warm_up, step), 0.1);
 }
 
-TEST(Schedule, DropsByGammaEverySoManySteps) {
-  const Schedule s{.warm_up = {.base_lr = 0.4}, .decay = Decay::step, .drop_every = 10, .gamma = 0.5};
+TEST(RateSchedule, DropsByGammaEverySoManySteps) {
+  const RateSchedule s{.warm_up = {.base_lr = 0.4}, .decay = Decay::step, .drop_every = 10, .gamma = 0.5};
   EXPECT_DOUBLE_EQ(rate(s, 0), 0.4);
   EXPECT_DOUBLE_EQ(rate(s, 9), 0.4);
   EXPECT_DOUBLE_EQ(rate(s, 10), 0.2);
   EXPECT_DOUBLE_EQ(rate(s, 35), 0.05);
 }
 
-TEST(Schedule, CosineFallsFromTheRateToTheLeastAndStaysThere) {
-  const Schedule s{.warm_up = {.base_lr = 0.4}, .decay = Decay::cosine, .end = 12, .min_lr = 0.1};
+TEST(RateSchedule, CosineFallsFromTheRateToTheLeastAndStaysThere) {
+  const RateSchedule s{.warm_up = {.base_lr = 0.4}, .decay = Decay::cosine, .end = 12, .min_lr = 0.1};
   EXPECT_DOUBLE_EQ(rate(s, 0), 0.4);
   EXPECT_NEAR(rate(s, 4), 0.1 + 0.3 * 0.75, 1e-12);  // (1 + cos 60 degrees) / 2
   EXPECT_NEAR(rate(s, 6), 0.25, 1e-12);
@@ -46,20 +46,20 @@ TEST(Schedule, CosineFallsFromTheRateToTheLeastAndStaysThere) {
   EXPECT_DOUBLE_EQ(rate(s, 1000), 0.1);
 }
 
-TEST(Schedule, CosineBeginsAtTheEndOfTheWarmUp) {
+TEST(RateSchedule, CosineBeginsAtTheEndOfTheWarmUp) {
   const WarmUp warm_up{.base_lr = 0.1, .growth = 4, .scale_lr = true, .steps = 4};
-  const Schedule s{.warm_up = warm_up, .decay = Decay::cosine, .end = 14};
+  const RateSchedule s{.warm_up = warm_up, .decay = Decay::cosine, .end = 14};
   for (const int step : {0, 1, 3}) EXPECT_DOUBLE_EQ(rate(s, step), scaled_lr(warm_up, step));
   EXPECT_DOUBLE_EQ(rate(s, 4), 0.4);
   EXPECT_NEAR(rate(s, 9), 0.2, 1e-12);
   EXPECT_EQ(rate(s, 14), 0);
 }
 
-TEST(Schedule, CosineThatEndsWithinTheWarmUpEndsThere) {
-  const Schedule s{.warm_up = {.base_lr = 0.1, .growth = 2, .scale_lr = true, .steps = 5},
-                   .decay = Decay::cosine,
-                   .end = 3,
-                   .min_lr = 0.01};
+TEST(RateSchedule, CosineThatEndsWithinTheWarmUpEndsThere) {
+  const RateSchedule s{.warm_up = {.base_lr = 0.1, .growth = 2, .scale_lr = true, .steps = 5},
+                       .decay = Decay::cosine,
+                       .end = 3,
+                       .min_lr = 0.01};
   EXPECT_DOUBLE_EQ(rate(s, 2), 0.14);
   EXPECT_DOUBLE_EQ(rate(s, 3), 0.01);
 }

@@ -15,7 +15,7 @@ nlohmann::json difference(const fs::path& first, const fs::path& second) {
   const auto a = checkpoint::open_any(first);
   const auto b = checkpoint::open_any(second);
   std::int64_t elements = 0;
-  checkpoint::Comparison worst;
+  checkpoint::ElementDifferences worst;
   std::int64_t differing = 0;
   std::uint64_t ulps = 0;
   std::string where;

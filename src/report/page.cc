@@ -54,7 +54,7 @@ Cell cell_of_run(const fs::path& folder) {
 nlohmann::json read_study(const fs::path& path) {
   const auto json = read_json(path);
   try {
-    return json.get<Outcome>();
+    return json.get<StudyResult>();
   } catch (const nlohmann::json::exception& e) {
     throw DataError(fmt::format("{}: no outcome of a study: {}", path.string(), e.what()));
   }

@@ -124,7 +124,7 @@ TEST_F(Page, RoundsAreThoseOfTheCollective) {
 TEST_F(Page, AStudyIsShownFromItsFolder) {
   write_comparison();
   EXPECT_FALSE(page_data(folder()).contains("study"));
-  Outcome outcome{.study = "made-up", .title = "A study", .claims = {{"it is so", "", "", true}}};
+  StudyResult outcome{.study = "made-up", .title = "A study", .claims = {{"it is so", "", "", true}}};
   write(folder() / "study.json", nlohmann::json(outcome).dump());
   EXPECT_EQ(page_data(folder())["study"]["claims"][0]["holds"], true);
   for (const char* text : {"{", "{}", R"({"study":1})"}) {

@@ -71,12 +71,12 @@ std::string render(const StudyTable& table) {
 
 }  // namespace
 
-void to_json(nlohmann::json& json, const Outcome& o) {
+void to_json(nlohmann::json& json, const StudyResult& o) {
   json = {{"study", o.study},   {"title", o.title},   {"ran", o.ran},      {"quick", o.quick},
           {"claims", o.claims}, {"tables", o.tables}, {"charts", o.charts}};
 }
 
-void from_json(const nlohmann::json& json, Outcome& o) {
+void from_json(const nlohmann::json& json, StudyResult& o) {
   json.at("study").get_to(o.study);
   json.at("title").get_to(o.title);
   json.at("ran").get_to(o.ran);
@@ -91,7 +91,7 @@ std::string_view word_for(const std::optional<bool>& holds) {
   return *holds ? "confirmed" : "not confirmed";
 }
 
-std::string render(const Outcome& o) {
+std::string render(const StudyResult& o) {
   std::string text = fmt::format("{}{}\n{}\n", o.title, o.quick ? " (quick: a part of its runs)" : "", o.ran);
   for (const StudyTable& table : o.tables) text += "\n" + render(table);
   text += "\nClaims\n";

@@ -36,7 +36,7 @@ struct Claim {
   std::optional<bool> holds;  // nothing: not measured
 };
 
-struct Outcome {
+struct StudyResult {
   std::string study;  // its name
   std::string title = {};
   std::string ran = {};  // what it ran, and what we run in its place
@@ -47,13 +47,13 @@ struct Outcome {
 };
 
 // As study.json has it; and back. from_json throws nlohmann::json::exception.
-void to_json(nlohmann::json& json, const Outcome& outcome);
-void from_json(const nlohmann::json& json, Outcome& outcome);
+void to_json(nlohmann::json& json, const StudyResult& result);
+void from_json(const nlohmann::json& json, StudyResult& result);
 
 // "confirmed", "not confirmed" or "not measured".
 std::string_view word_for(const std::optional<bool>& holds);
 
 // Claims and tables in plain text.
-std::string render(const Outcome& outcome);
+std::string render(const StudyResult& result);
 
 }  // namespace tutti::report

@@ -5,7 +5,7 @@
 namespace tutti::report {
 namespace {
 
-Outcome outcome() {
+StudyResult outcome() {
   return {
       .study = "made-up",
       .title = "A study",
@@ -20,11 +20,11 @@ Outcome outcome() {
 
 TEST(Study, SurvivesTheWayThroughJson) {
   const nlohmann::json json = outcome();
-  EXPECT_EQ(nlohmann::json(json.get<Outcome>()), json);
+  EXPECT_EQ(nlohmann::json(json.get<StudyResult>()), json);
   EXPECT_TRUE(json["claims"][2]["holds"].is_null());
   auto damaged = json;
   damaged["claims"][0].erase("holds");
-  EXPECT_THROW((void)damaged.get<Outcome>(), nlohmann::json::exception);
+  EXPECT_THROW((void)damaged.get<StudyResult>(), nlohmann::json::exception);
 }
 
 TEST(Study, IsSaidInPlainText) {

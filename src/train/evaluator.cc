@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "train/drawings.h"
+#include "train/generated_images.h"
 #include "train/measure.h"
 
 namespace tutti::train {
@@ -23,7 +23,7 @@ void Evaluator::evaluate(std::int64_t step, collectives::Collectives* all,
                             last_batch = now;
                             before_batch();
                           });
-  if (run_.first()) save_drawings(model_, run_.config.out, step);
+  if (run_.first()) save_generated_images(model_, run_.config.out, step);
   run_.emit(observe::Evaluated{.step = step,
                                .epoch = run_.plan.epoch_of(step - 1) + 1,
                                .samples = last_->samples,

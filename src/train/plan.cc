@@ -15,13 +15,14 @@ optim::Decay decay_of(const std::string& name) {
   return name == "cosine" ? optim::Decay::cosine : optim::Decay::constant;
 }
 
-optim::Schedule schedule_of(const config::TrainConfig& c, const RunPlan& plan) {
-  optim::Schedule s{.warm_up = {.base_lr = c.lr, .growth = c.workers * c.accumulate, .scale_lr = c.scale_lr},
-                    .decay = decay_of(c.schedule),
-                    .drop_every = std::max<std::int64_t>(1, c.step_size) * plan.steps_per_epoch,
-                    .gamma = c.gamma,
-                    .end = c.schedule_steps > 0 ? c.schedule_steps : plan.total_steps,
-                    .min_lr = c.min_lr};
+optim::RateSchedule schedule_of(const config::TrainConfig& c, const RunPlan& plan) {
+  optim::RateSchedule s{
+      .warm_up = {.base_lr = c.lr, .growth = c.workers * c.accumulate, .scale_lr = c.scale_lr},
+      .decay = decay_of(c.schedule),
+      .drop_every = std::max<std::int64_t>(1, c.step_size) * plan.steps_per_epoch,
+      .gamma = c.gamma,
+      .end = c.schedule_steps > 0 ? c.schedule_steps : plan.total_steps,
+      .min_lr = c.min_lr};
   s.warm_up.steps =
       c.warmup_steps >= 0 ? c.warmup_steps : std::min(plan.steps_per_epoch, (plan.total_steps + 4) / 5);
   if (s.decay == optim::Decay::cosine && s.min_lr == 0 && s.end < plan.total_steps) {

@@ -16,7 +16,7 @@ struct RunPlan {
   std::int64_t micro_batch = 0;  // of that, what is computed at a time
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
-  optim::Schedule schedule;
+  optim::RateSchedule schedule;
 
   // Epochs and steps both count from 0 here.
   std::int64_t epoch_of(std::int64_t step) const { return step / steps_per_epoch; }

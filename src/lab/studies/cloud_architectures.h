@@ -9,6 +9,6 @@ inline constexpr const char* kLink = "1gbit";
 // What one half of a K80 gets of its peak of 2.8 to 4.1 in such networks.
 inline constexpr double kDeviceTflops = 1.5;
 
-report::Outcome conclude_cloud_architectures(const Evidence& evidence);
+report::StudyResult conclude_cloud_architectures(const Evidence& evidence);
 
 }  // namespace tutti::lab::studies

@@ -68,7 +68,7 @@ class Conclusion {
   explicit Conclusion(const std::vector<Cell>& cells)
       : cells_(cells), models_(models_of(cells)), workers_(workers_of(cells)), most_(workers_.back()) {}
 
-  report::Outcome outcome() {
+  report::StudyResult outcome() {
     out_.claims = {levels_off(),   grows_with_workers(), near_proportional(),
                    follows_ring(), near_bound(),         as_predicted()};
     out_.tables = {networks(), speeds(), traffic()};
@@ -337,12 +337,12 @@ class Conclusion {
   const std::vector<std::string> models_;
   const std::vector<int> workers_;
   const int most_;
-  report::Outcome out_;
+  report::StudyResult out_;
 };
 
 }  // namespace
 
-report::Outcome conclude_cloud_architectures(const Evidence& evidence) {
+report::StudyResult conclude_cloud_architectures(const Evidence& evidence) {
   return Conclusion(evidence.cells).outcome();
 }
 

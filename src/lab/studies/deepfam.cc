@@ -82,9 +82,9 @@ report::Claim begin_equal(const std::vector<Cell>& cells) {
   return claim;
 }
 
-report::Outcome conclude(const Evidence& evidence) {
+report::StudyResult conclude(const Evidence& evidence) {
   const auto& cells = evidence.cells;
-  report::Outcome out;
+  report::StudyResult out;
   out.claims = {
       begin_equal(cells),
       equal(evidence,

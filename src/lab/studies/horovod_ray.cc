@@ -143,8 +143,8 @@ report::StudyTable table_of(const std::vector<Cell>& cells, const Workload& w) {
   return t;
 }
 
-report::Outcome conclude(const Evidence& evidence) {
-  report::Outcome out;
+report::StudyResult conclude(const Evidence& evidence) {
+  report::StudyResult out;
   for (const Workload& w : kWorkloads) {
     out.claims.push_back(learns_better(evidence.cells, w));
     out.tables.push_back(table_of(evidence.cells, w));

@@ -149,12 +149,12 @@ report::Claim all_reduce_is_cheaper(const std::vector<Cell>& cells) {
   return claim;
 }
 
-report::Outcome conclude(const Evidence& evidence) {
+report::StudyResult conclude(const Evidence& evidence) {
   const auto& cells = evidence.cells;
   const auto of = [](const char* key, double factor) {
     return [=](const Cell* c) { return times(figure(c, key), factor); };
   };
-  report::Outcome out;
+  report::StudyResult out;
   out.claims = {keeps_accuracy(cells), scales(cells), all_reduce_is_cheaper(cells)};
   out.tables = {beside(cells, "Test accuracy", "%", &Row::accuracy, of("test_accuracy", 100)),
                 beside(cells, "Test loss", "nats", &Row::loss, of("test_loss", 1)),

@@ -92,10 +92,10 @@ report::Claim as_fast_when_dense(std::optional<double> times) {
   return claim;
 }
 
-report::Outcome conclude(const Evidence& evidence) {
+report::StudyResult conclude(const Evidence& evidence) {
   const auto& cells = evidence.cells;
   const std::string whole = std::string("ps-sync, ") + kWhole;
-  report::Outcome out;
+  report::StudyResult out;
   out.claims = {
       at_least("On a sparse model hybrid is several times as fast as all-reduce of whole tables",
                "up to 6.02 times, on 48 GPUs, against Horovod, which gathers the touched rows alone",

@@ -165,9 +165,9 @@ report::StudyTable gans(const std::vector<Cell>& cells) {
   return t;
 }
 
-report::Outcome conclude(const Evidence& evidence) {
+report::StudyResult conclude(const Evidence& evidence) {
   const auto& cells = evidence.cells;
-  report::Outcome out;
+  report::StudyResult out;
   out.claims = {parallax_learns_faster(cells), deterministic(cells), gan_trains(cells)};
   out.tables = {accuracies(cells), gans(cells)};
   report::Chart chart{"Test accuracy against steps", "step", "accuracy", {}};

@@ -1,4 +1,4 @@
-#include "train/drawings.h"
+#include "train/generated_images.h"
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ torch::Tensor tiled(const torch::Tensor& images) {
 
 }  // namespace
 
-void save_drawings(models::Model& model, const std::filesystem::path& run_folder, std::int64_t step) {
+void save_generated_images(models::Model& model, const std::filesystem::path& run_folder, std::int64_t step) {
   auto* generative = dynamic_cast<models::Generative*>(&model);
   if (generative == nullptr) return;
   const auto image =

@@ -9,6 +9,6 @@ namespace tutti::train {
 
 // 8 x 8 of them as samples/step-00000100.png in the run folder; nothing for a model that makes none. Throws
 // RunError.
-void save_drawings(models::Model& model, const std::filesystem::path& run_folder, std::int64_t step);
+void save_generated_images(models::Model& model, const std::filesystem::path& run_folder, std::int64_t step);
 
 }  // namespace tutti::train
