@@ -111,20 +111,12 @@ config::TrainConfig laid_over_saved(const CLI::App& command, const config::Train
   config::TrainConfig merged = train::config_of_run(from);
   merged.out.clear();
   merged.overwrite = false;  // that was for the folder as it was then
-  const nlohmann::json given = config;
-  nlohmann::json json = merged;
-  for (const auto& [key, value] : given.items()) {
-    std::string flag = key == "pace_ms" ? "pace" : key;
-    if (flag.ends_with("_s")) flag.resize(flag.size() - 2);  // seconds
-    std::ranges::replace(flag, '_', '-');
-    const auto* option = command.get_option_no_throw("--" + flag);
-    if (option != nullptr && option->count() > 0) json[key] = value;
-  }
+  config::lay_over(command, config, merged);
   // Saying how long in one unit replaces what was said in the other, and so does saying how fast.
-  if (command.count("--steps") > 0 && command.count("--epochs") == 0) json["epochs"] = 0;
-  if (command.count("--epochs") > 0 && command.count("--steps") == 0) json["steps"] = 0;
-  if (command.count("--device-tflops") > 0 && command.count("--pace") == 0) json["pace_ms"] = 0.0;
-  return json.get<config::TrainConfig>();
+  if (command.count("--steps") > 0 && command.count("--epochs") == 0) merged.epochs = 0;
+  if (command.count("--epochs") > 0 && command.count("--steps") == 0) merged.steps = 0;
+  if (command.count("--device-tflops") > 0 && command.count("--pace") == 0) merged.pace_ms = 0;
+  return merged;
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/scratch_folder.h"

@@ -1,7 +1,8 @@
 // Everything that a training run can be told, in one struct.
 //
-// Defaults live here. The command line mirrors the fields (flags.h); precedence is file < environment < flag.
-// The resolved struct is printed, saved with each run, and is what every worker receives.
+// Defaults live here; key, flag, help and check of each stand in one row of settings.cc, from which JSON and
+// the command line (flags.h) are made. Precedence is file < environment < flag. The resolved struct is
+// printed, saved with each run, and is what every worker receives.
 #pragma once
 
 #include <cstdint>

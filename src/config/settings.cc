@@ -1,0 +1,266 @@
+#include "config/settings.h"
+
+#include <iterator>
+#include <utility>
+
+#include "config/emulation.h"
+
+namespace tutti::config {
+namespace {
+
+using C = TrainConfig;
+
+// Far above any run, far below what overflows.
+constexpr double kMostSteps = 1e12;
+constexpr double kMostEpochs = 1e6;
+constexpr double kMostSamples = 1e9;
+
+constexpr Range kNotNegative{.least = 0, .said_least = 0};
+
+// A row is: key, member, check where there is one; help; spelling where it does not follow from the key.
+// clang-format off
+
+std::vector<Setting> network_settings() {
+  return {
+      {"model", &C::model,
+       "network to train; `tutti models` lists them; your own: script:FILE (TorchScript) or plugin:FILE (a "
+       "shared library)"},
+      {"loss", &C::loss, "of the scores that a network of your own gives: cross-entropy | mse | bce"},
+      {"classes", &C::classes, kNotNegative,
+       "that the network tells apart; default: as many as the data has"},
+      {"image_size", &C::image_size, kNotNegative,
+       "that images are brought to; default: the network's own"},
+      {"vocabulary", &C::vocabulary, kNotNegative,
+       "words of a language model; default: as many as the data has"},
+      {"inputs", &C::inputs, kNotNegative, "numbers of a sample; default: as many as the data has"},
+      {"embedding", &C::embedding, kNotNegative, "numbers a word, of a language model"},
+      {"hidden", &C::hidden, kNotNegative,
+       "cells of a language model's LSTM, or of each hidden layer of mlp"},
+      {"unroll", &C::unroll, kNotNegative, "words that a language model's sample predicts"},
+      {"sampled", &C::sampled, kNotNegative,
+       "words that stand for all others in a language model's training step"},
+  };
+}
+
+std::vector<Setting> data_settings() {
+  return {
+      // $TUTTI_DATA is where data lies, not which.
+      {"data", &C::data,
+       "data set, or a file of your own, such as csv:FILE or images:FOLDER; `tutti data list` lists them",
+       {.variable = "TUTTI_DATASET"}},
+      {"crop", &C::crop, "move each training image by up to 4 pixels each way, another way each epoch"},
+      {"flip", &C::flip, "mirror every second training image"},
+      {"cutout", &C::cutout, kNotNegative,
+       "side of a square to blank in each training image; 0: none"},
+  };
+}
+
+std::vector<Setting> own_data_settings() {
+  return {
+      {"label", &C::label, "column of csv:FILE that is to be learned; default: the last"},
+      {"features", &C::features,
+       "columns of csv:FILE to learn it from, with commas between; default: all others"},
+      {"test_share", &C::test_share, {.above = 0, .below = 1, .rule = "above 0 and below 1"},
+       "part of csv:FILE, npy:X,Y or images:FOLDER (there of each class) that is kept for tests"},
+      {"test_data", &C::test_data, "FILE like that of csv:FILE, for tests (instead of --test-share)"},
+  };
+}
+
+std::vector<Setting> training_settings() {
+  return {
+      {"strategy", &C::strategy,
+       "how workers exchange gradients: ring, allreduce, ps-sync, ...; `tutti doctor` lists them"},
+      {"workers", &C::workers, {.least = 1, .most = 1024}, "processes that compute gradients"},
+      {"steps", &C::steps, {.least = 1, .most = kMostSteps, .or_zero = true, .said_least = 1},
+       "optimizer steps to train (instead of --epochs)"},
+      {"epochs", &C::epochs, {.least = 1, .most = kMostEpochs, .or_zero = true, .said_least = 1},
+       "passes over the data; default 1"},
+      {"batch", &C::batch, {.least = 1, .most = kMostSamples}, "samples that a worker computes at a time"},
+      {"accumulate", &C::accumulate,
+       {.least = 1, .most = kMostSamples, .rule = "between 1 and 1000000000"},
+       "batches whose gradients make one step"},
+      {"global_batch", &C::global_batch, {.least = 1, .or_zero = true, .said_least = 1},
+       "samples a step of all workers together (instead of --batch)"},
+      {"seed", &C::seed, kNotNegative, "of initial weights, shuffling and dropout"},
+  };
+}
+
+// What becomes of gradients, whoever exchanges them.
+std::vector<Setting> optimizer_settings() {
+  return {
+      {"optimizer", &C::optimizer,
+       "sgd | momentum | nesterov | adam | adamw | adagrad | rmsprop | lars | lamb"},
+      {"lr", &C::lr, {.above = 0, .rule = "a positive number"}, "learning rate"},
+      {"momentum", &C::momentum, {.said_least = 0},
+       "of momentum, nesterov, lars and rmsprop; default 0.9, for rmsprop 0"},
+      {"beta1", &C::beta1, {}, "of adam, adamw and lamb"},
+      {"beta2", &C::beta2, {}, "of adam, adamw and lamb"},
+      {"alpha", &C::alpha, {}, "of rmsprop: how slowly its average of squares moves"},
+      {"trust", &C::trust, {}, "of lars: what a step may change of a layer, as a part of its norm"},
+      {"epsilon", &C::epsilon, {},
+       "below 0: the optimizer's default (1e-10 for adagrad, 1e-6 for lamb, else 1e-8)"},
+      {"weight_decay", &C::weight_decay, {},
+       "below 0: the optimizer's default (0.01 for adamw and lamb, else 0)"},
+      {"scale_lr", &C::scale_lr, "multiply the learning rate by workers and --accumulate, after a warm-up"},
+      {"warmup_steps", &C::warmup_steps, {},
+       "of --scale-lr; below 0: one epoch, at most a fifth of the run"},
+      {"schedule", &C::schedule, {.words = {"constant", "step", "cosine"}},
+       "of the learning rate, after the warm-up: constant | step (times --gamma every --step-size epochs) | "
+       "cosine (falls to --min-lr)"},
+      {"step_size", &C::step_size, {.least = 1, .most = kMostEpochs, .or_zero = true, .said_least = 1},
+       "epochs between drops, of --schedule step"},
+      {"gamma", &C::gamma, {.above = 0, .most = 1, .rule = "above 0 and at most 1"},
+       "what a drop leaves of the learning rate, of --schedule step"},
+      {"min_lr", &C::min_lr, {}, "where --schedule cosine ends"},
+      {"schedule_steps", &C::schedule_steps,
+       {.least = 1, .most = kMostSteps, .or_zero = true, .rule = "at least 1", .said_least = 1},
+       "steps until --schedule cosine has ended; default: the whole run"},
+      {"label_smoothing", &C::label_smoothing, {.least = 0, .below = 1, .rule = "at least 0 and below 1"},
+       "part of a label that a classifier's training loss gives to all classes alike"},
+      {"clip_norm", &C::clip_norm, {.least = 0, .rule = "a finite number, 0 or more"},
+       "how long the gradient of all parameters together may be; 0: as long as it is"},
+      {"on_nonfinite", &C::on_nonfinite, {.words = {"stop", "skip"}},
+       "what to do about a loss or gradient that is NaN or infinite: stop the run | skip the step"},
+  };
+}
+
+// Of single strategies.
+std::vector<Setting> strategy_settings() {
+  return {
+      {"servers", &C::servers,
+       {.least = 1, .most = 1024, .or_zero = true, .rule = "between 1 and 1024", .said_least = 1},
+       "processes that hold parameters, for ps-* and hybrid; default 1"},
+      {"colocate", &C::colocate, "a server in each worker's process instead of processes of their own"},
+      {"server_role", &C::server_role, {.words = {"auto", "update", "sum"}},
+       "of ps-sync: update the parameters | sum gradients, workers update | auto: update, unless lars, lamb "
+       "or --clip-norm need more than a server has"},
+      {"backup_workers", &C::backup_workers, {},
+       "of ps-sync: a step does not wait for the last so many workers"},
+      {"staleness", &C::staleness, {.least = 0},
+       "of ps-ssp: steps that a worker may be ahead of the slowest"},
+      {"damp_stale", &C::damp_stale, "divide the learning rate by a gradient's staleness (ps-async, ps-ssp)"},
+      {"local_aggregation", &C::local_aggregation, "of ps-sync: one push for all workers of a host"},
+      {"no_sparse", &C::no_sparse, "of ps-* and hybrid: embedding tables travel whole, not by rows"},
+      {"measure_links", &C::measure_links,
+       "of hybrid: time the links to decide which way each table goes; two runs may then differ"},
+      {"no_overlap", &C::no_overlap, "dense gradients leave after the backward pass instead of during it"},
+      {"partitions", &C::partitions,
+       "that embedding tables are cut into: a number | auto (times a few early in the run); default one a "
+       "server"},
+      {"sync_every", &C::sync_every, {.least = 1}, "steps between meetings of easgd and local-sgd"},
+      {"moving_rate", &C::moving_rate, {.least = 0, .below = 1, .rule = "between 0 (choose) and 1"},
+       "of easgd, towards the centre and back; 0: 0.9 / workers"},
+  };
+}
+
+// Other machines than this one.
+std::vector<Setting> emulation_settings() {
+  return {
+      {"pace_ms", &C::pace_ms, {.least = 0, .most = 3.6e6, .rule = "between 0 and 3600000 ms"},
+       "milliseconds to wait instead of computing, to measure exchanges alone",
+       {.flag = "pace"}},
+      {"device_tflops", &C::device_tflops, {.least = 0, .rule = "a finite number, 0 or more"},
+       "pace of a device that computes so many 10^12 operations a second: 3 times the forward pass of a "
+       "batch (instead of --pace)"},
+      {"slow", &C::slow, "RANK:FACTOR makes one worker so many times slower"},
+      {"emulate", &C::emulate, kEmulateHelp},
+  };
+}
+
+// How it is computed and sent, here.
+std::vector<Setting> machine_settings() {
+  return {
+      {"sync_batchnorm", &C::sync_batchnorm,
+       "normalise by the mean and variance over all workers' samples (needs a strategy that keeps step)"},
+      {"device", &C::device, {.words = {"cpu"}, .rule = "cpu (this build trains on nothing else)"}, "cpu"},
+      {"precision", &C::precision, {.words = {"fp32", "bf16"}},
+       "of the forward pass in training: fp32 | bf16 (products and convolutions; parameters and gradients "
+       "stay fp32)"},
+      {"transport", &C::transport, {.words = {"auto", "shm", "tcp"}}, "auto | shm | tcp"},
+      {"algorithm", &C::algorithm, "of allreduce: auto, or one of those that `tutti doctor` lists"},
+      {"memory_format", &C::memory_format, {.words = {"auto", "contiguous", "channels-last"}},
+       "auto | contiguous | channels-last"},
+      {"bucket_bytes", &C::bucket_bytes, {.least = 1},
+       "gradients leave in pieces of about this size, e.g. 1M",
+       {.bytes = true}},
+      {"threads", &C::threads, {.least = 0, .most = 1024, .rule = "between 0 (choose) and 1024"},
+       "threads a worker computes with; 0: its share of the cores"},
+      {"timeout_s", &C::timeout_s, {.above = 0, .most = 86400, .rule = "between 0 and 86400 seconds"},
+       "seconds until a worker that lives but makes no progress ends the run",
+       {.flag = "timeout"}},
+      {"heartbeat_timeout_s", &C::heartbeat_timeout_s,
+       {.least = 1, .most = 86400, .or_zero = true, .rule = "0 (none) or between 1 and 86400 seconds"},
+       "seconds until a process that shows no life is lost; 0: none shows any (for debuggers), and one is "
+       "lost only when it ends",
+       {.flag = "heartbeat-timeout"}},
+  };
+}
+
+// What is measured and kept.
+std::vector<Setting> outcome_settings() {
+  return {
+      {"no_evaluate", &C::no_evaluate, "do not evaluate on the test part"},
+      {"evaluate_every", &C::evaluate_every, {.least = 1, .or_zero = true, .said_least = 0},
+       "steps between evaluations; 0: after each epoch and at the end"},
+      {"until", &C::until,
+       "FIGURE=VALUE ends the run when an evaluation reaches it: accuracy, top5, auc, or, from above, loss, "
+       "perplexity"},
+      {"tensorboard", &C::tensorboard, "write tensorboard/ for TensorBoard into the run folder"},
+      {"trace", &C::trace, "write trace.json, for Perfetto or chrome://tracing"},
+      {"checkpoint_every", &C::checkpoint_every, {.least = 1, .or_zero = true},
+       "steps between checkpoints; 0: after each epoch and at the end"},
+      {"no_checkpoint", &C::no_checkpoint, "save no checkpoint, not even at the end"},
+      {"out", &C::out, "run folder; default runs/<model>-<strategy>-<time>"},
+      {"resume", &C::resume,
+       "run folder whose newest whole checkpoint to go on from, or one of its checkpoints/step-N | auto: go "
+       "on in --out if there is something, begin if not"},
+      {"overwrite", &C::overwrite,
+       "remove from --out what an earlier run left there; files of others are never touched"},
+      {"restarts", &C::restarts,
+       {.least = 0, .most = 1000, .rule = "between 0 and 1000", .said_least = 0},
+       "times that a run which fails is started again from its last checkpoint, after pauses of 1 to 30 "
+       "seconds"},
+  };
+}
+
+// clang-format on
+
+struct Section {
+  std::string_view title;
+  std::vector<Setting> (*rows)();
+};
+
+// In the order of Group.
+constexpr Section kSections[] = {
+    {"Network", network_settings},
+    {"Data", data_settings},
+    {"Your own data", own_data_settings},
+    {"Training", training_settings},
+    {"Optimizer", optimizer_settings},
+    {"Single strategies", strategy_settings},
+    {"Emulated machines", emulation_settings},
+    {"This machine", machine_settings},
+    {"Outcome", outcome_settings},
+};
+
+}  // namespace
+
+std::string_view title_of(Group group) {
+  return kSections[static_cast<std::size_t>(group)].title;
+}
+
+const std::vector<Setting>& settings() {
+  static const std::vector<Setting> kTable = [] {
+    std::vector<Setting> all;
+    for (std::size_t i = 0; i < std::size(kSections); ++i) {
+      for (Setting& row : kSections[i].rows()) {
+        row.group = static_cast<Group>(i);
+        all.push_back(std::move(row));
+      }
+    }
+    return all;
+  }();
+  return kTable;
+}
+
+}  // namespace tutti::config
