@@ -4,7 +4,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/large_pages.h"
 #include "net/stall.h"
 #include "ps/held_pieces.h"
 #include "ps/held_rows.h"
@@ -24,6 +23,7 @@ class Session {
       : transport_(transport),
         context_{.transport = transport,
                  .options = options,
+                 .payloads = Payloads(transport),
                  .self = to_int(transport.rank()) - options.first_server,
                  .outbox = outbox_,
                  .report = report_} {
@@ -113,7 +113,8 @@ class Session {
         const Contents contents = contents_in(theirs);
         ours = describe(context_.options, contents);
         const Layout layout = lay_out(contents, context_.options.servers);
-        context_.room = make_room(layout.bytes[static_cast<std::size_t>(context_.self)]);
+        context_.room =
+            context_.payloads.room_to_hold(layout.bytes[static_cast<std::size_t>(context_.self)], own_);
         pieces_.emplace(context_, layout);
         rows_.emplace(context_, layout);
       }
@@ -123,22 +124,6 @@ class Session {
       }
     }
     for (const int w : here_) send(transport_, Rank{w}, {.verb = Verb::welcome}, {}, doing);
-  }
-
-  // Where workers can read it if there is such a place.
-  std::span<std::byte> make_room(std::size_t bytes) {
-    if (net::PeerMemory* memory = transport_.peer_memory()) {
-      const auto room = memory->arena(transport_.rank());
-      if (bytes > room.size())
-        throw RunError(
-            fmt::format("server {}: {} bytes do not fit in {}", context_.self, bytes, room.size()));
-      return room.first(bytes);
-    }
-    own_ = zeros_in_large_pages((bytes + alignof(Gate)) / sizeof(float));
-    void* begin = own_.data();
-    std::size_t size = own_.size() * sizeof(float);
-    std::align(alignof(Gate), bytes, begin, size);
-    return {static_cast<std::byte*>(begin), bytes};
   }
 
   void handle(Rank from) {
@@ -192,7 +177,7 @@ class Session {
   bool another_follows_ = false;
   ServerReport report_;
   ServerContext context_;
-  std::vector<float> own_;  // what is held, where memory is not shared
+  std::vector<float> own_;  // what is held, where workers cannot read it
   std::optional<HeldPieces> pieces_;
   std::optional<HeldRows> rows_;
   Outbox outbox_;  // last: what it still sends is all of the above
