@@ -40,9 +40,10 @@ Servers::Servers(const Parts& parts, const Tuning& tuning)
       options_(tuning.servers),
       countdown_(parts.buckets),
       walk_(parts.buckets),
-      client_(parts.everyone, tuning.servers, contents_of(parts, tuning),
-              client_buckets(parts.buckets, !servers_update()), client_tables(parts.tables, parts.workers)),
-      rows_(parts.tables, parts.updater, client_) {}
+      connection_(parts.everyone, tuning.servers, contents_of(parts, tuning)),
+      pieces_(connection_, client_buckets(parts.buckets, !servers_update())),
+      row_client_(connection_, client_tables(parts.tables, parts.workers)),
+      rows_(parts.tables, parts.updater, row_client_) {}
 
 std::int64_t Servers::versions_a_step() const {
   return options_.policy.consistency == ps::Consistency::sync ? 1 : options_.workers;
@@ -56,7 +57,9 @@ void Servers::start(std::int64_t step, bool with_state) {
   }
   const bool first = workers.rank() == Rank{0};
   if (first) {
-    client_.start(step * versions_a_step(), with_state ? parts_.updater.state() : Updater::State{});
+    const auto state = with_state ? parts_.updater.state() : Updater::State{};
+    pieces_.start(step * versions_a_step(), state);
+    row_client_.start(step * versions_a_step(), state);
   }
   workers.barrier("initial weights");
   if (!first) pull_all();
@@ -64,7 +67,7 @@ void Servers::start(std::int64_t step, bool with_state) {
 }
 
 void Servers::pull_all() {
-  client_.pull();
+  pieces_.pull();
   rows_.fetch_all();
 }
 
@@ -77,7 +80,7 @@ void Servers::on_gradient(grad::ParamId id) {
 void Servers::push_buckets(std::size_t at_least) {
   for (; pushed_ < parts_.buckets.size() && (pushed_ < at_least || countdown_.full(pushed_)); ++pushed_) {
     parts_.updater.finite().own_gradient(pushed_);
-    client_.push(pushed_, parts_.updater.lr());
+    pieces_.push(pushed_, parts_.updater.lr());
   }
 }
 
@@ -91,7 +94,7 @@ bool Servers::push_held_back(std::size_t end) {
     while (last < end && parts_.buckets.layout(last).phase == phase) ++last;
     usable = decide(pushed_, last);
     for (; pushed_ < last; ++pushed_) {
-      client_.push(pushed_, parts_.updater.lr(), ps::Answering::whole,
+      pieces_.push(pushed_, parts_.updater.lr(), ps::Answering::whole,
                    usable ? ps::Bringing::gradient : ps::Bringing::nothing);
     }
   }
@@ -114,7 +117,7 @@ bool Servers::decide(std::size_t first, std::size_t end) {
 }
 
 void Servers::take_in(std::size_t bucket) {
-  client_.wait(bucket);
+  pieces_.wait(bucket);
   if (!servers_update()) parts_.updater.apply(bucket);
 }
 
@@ -140,20 +143,22 @@ void Servers::finish_step() {
   walk_.finish_step([this](std::size_t bucket) { take_in(bucket); });
   const auto end = Clock::now();
   parts_.trace.add(observe::Lane::waiting, "servers", begin, end);
-  times_ = {.busy = client_.take_busy_time(), .exposed = std::exchange(exposed_, {}) + (end - begin)};
+  times_ = {.busy = connection_.take_busy_time(), .exposed = std::exchange(exposed_, {}) + (end - begin)};
   countdown_.reset();
   pushed_ = 0;
 }
 
 std::int64_t Servers::steps_done() const {
-  return steps_before_ + client_.version() / versions_a_step();
+  return steps_before_ + std::min(pieces_.version(), row_client_.version()) / versions_a_step();
 }
 
 void Servers::fetch_state() {
   if (!servers_update()) return;
   pull_all();  // where others have gone on meanwhile, parameters and state belong together as nearly as can
                // be
-  client_.fetch_state(parts_.updater.state());
+  const auto state = parts_.updater.state();
+  pieces_.fetch_state(state);
+  row_client_.fetch_state(state);
 }
 
 // Of all workers, or of those that are left.
@@ -163,7 +168,7 @@ void Servers::meet_at_the_end(std::uint32_t number) {
 }
 
 void Servers::finish(Afterwards afterwards) {
-  client_.leave();
+  connection_.leave();
   meet_at_the_end(1);
   if (servers_update()) pull_all();
   const auto first = [&] {
@@ -173,7 +178,7 @@ void Servers::finish(Afterwards afterwards) {
   if (fetched) fetch_state();
   meet_at_the_end(2);                      // what the servers tell next is all of it
   if (!fetched && first()) fetch_state();  // whose task it was has died over it
-  reports_ = client_.say_goodbye(afterwards == Afterwards::another_session);
+  reports_ = connection_.say_goodbye(afterwards == Afterwards::another_session);
 }
 
 nlohmann::json Servers::report() const {
@@ -192,14 +197,14 @@ AggregatedServers::AggregatedServers(const Parts& parts, const Tuning& tuning)
   TUTTI_CHECK(!servers_update() || !parts.updater.finite().skips(),
               "what rank 0 pushes has left before all of it is known");
   if (parts.workers.rank() == Rank{0}) {
-    client_.emplace(parts.everyone, options_, contents_of(parts, tuning),
-                    client_buckets(parts.buckets, true));
+    connection_.emplace(parts.everyone, options_, contents_of(parts, tuning));
+    pieces_.emplace(*connection_, client_buckets(parts.buckets, true));
   }
 }
 
 void AggregatedServers::start(std::int64_t step, bool with_state) {
-  if (client_ && servers_update()) {
-    client_->start(step, with_state ? parts_.updater.state() : Updater::State{});
+  if (pieces_ && servers_update()) {
+    pieces_->start(step, with_state ? parts_.updater.state() : Updater::State{});
     parts_.buckets.zero_gradients();
   }
   inner_.start(step, with_state && !servers_update());
@@ -208,9 +213,9 @@ void AggregatedServers::start(std::int64_t step, bool with_state) {
 void AggregatedServers::push_and_pull(std::size_t bucket, collectives::Buffer buffer,
                                       std::string_view label) {
   parts_.workers.reduce(buffer, collectives::ReduceOp::average, Rank{0}, label);
-  if (client_) {
-    client_->push(bucket, parts_.updater.lr());
-    client_->wait(bucket);
+  if (pieces_) {
+    pieces_->push(bucket, parts_.updater.lr());
+    pieces_->wait(bucket);
   }
   parts_.workers.broadcast(buffer, Rank{0}, label);
 }
@@ -222,20 +227,20 @@ void AggregatedServers::apply(std::size_t bucket) {
 }
 
 void AggregatedServers::fetch_state() {
-  if (client_ && servers_update()) client_->fetch_state(parts_.updater.state());
+  if (pieces_ && servers_update()) pieces_->fetch_state(parts_.updater.state());
 }
 
 void AggregatedServers::finish(Afterwards afterwards) {
-  if (client_) {
-    client_->leave();
+  if (connection_) {
+    connection_->leave();
     fetch_state();
-    reports_ = client_->say_goodbye(afterwards == Afterwards::another_session);
+    reports_ = connection_->say_goodbye(afterwards == Afterwards::another_session);
   }
   parts_.workers.barrier("the end");
 }
 
 std::uint64_t AggregatedServers::bytes_sent() const {
-  return inner_.bytes_sent() + (client_ ? client_->bytes_sent() : 0);
+  return inner_.bytes_sent() + (connection_ ? connection_->bytes_sent() : 0);
 }
 
 nlohmann::json combine_reports(const std::vector<ps::ServerReport>& reports) {

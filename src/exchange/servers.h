@@ -11,12 +11,17 @@
 // then whether it can be used. Embedding tables go by rows.
 #pragma once
 
+#include <optional>
+
 #include "collectives/collectives.h"
 #include "exchange/bucket_walk.h"
 #include "exchange/countdown.h"
 #include "exchange/overlapped.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
+#include "ps/connection.h"
+#include "ps/piece_client.h"
+#include "ps/row_client.h"
 
 namespace tutti::exchange {
 
@@ -41,7 +46,7 @@ class Servers final : public Exchange,
   void fetch_state() override;
   void finish(Afterwards afterwards) override;
   ExchangeTimes times() const override { return times_; }
-  std::uint64_t bytes_sent() const override { return client_.bytes_sent(); }
+  std::uint64_t bytes_sent() const override { return connection_.bytes_sent(); }
   nlohmann::json report() const override;
   TableRows* rows() override { return parts_.tables.size() > 0 ? &rows_ : nullptr; }
 
@@ -72,7 +77,9 @@ class Servers final : public Exchange,
   Clock::duration exposed_{};      // of the step in progress
   ExchangeTimes times_;
   std::vector<ps::ServerReport> reports_;
-  ps::Client client_;
+  ps::Connection connection_;
+  ps::PieceClient pieces_;
+  ps::RowClient row_client_;
   TableRows rows_;
 };
 
@@ -102,7 +109,9 @@ class AggregatedServers final : public Exchange, public Settles, public HasState
 
   const Parts parts_;
   const ps::ServerOptions& options_;
-  std::optional<ps::Client> client_;  // rank 0's
+  // Rank 0's.
+  std::optional<ps::Connection> connection_;
+  std::optional<ps::PieceClient> pieces_;
   std::vector<ps::ServerReport> reports_;
   Overlapped inner_;  // last: its thread uses all of the above
 };
