@@ -14,6 +14,8 @@
 #include "exchange/overlapped.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
+#include "ps/connection.h"
+#include "ps/row_client.h"
 
 namespace tutti::exchange {
 

@@ -15,7 +15,7 @@
 
 #include "collectives/collectives.h"
 #include "exchange/bucket_walk.h"
-#include "exchange/countdown.h"
+#include "exchange/departures.h"
 #include "exchange/overlapped.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
@@ -51,7 +51,7 @@ class Servers final : public Exchange,
   TableRows* rows() override { return parts_.tables.size() > 0 ? &rows_ : nullptr; }
 
  private:
-  void push_buckets(std::size_t at_least);
+  void push(std::size_t bucket);
   bool push_held_back(std::size_t end);
   bool decide(std::size_t first, std::size_t end);
   void take_in(std::size_t bucket);
@@ -70,9 +70,8 @@ class Servers final : public Exchange,
 
   const Parts parts_;
   const ps::ServerOptions& options_;
-  Countdown countdown_;
+  Departures departures_;
   BucketWalk walk_;
-  std::size_t pushed_ = 0;         // buckets of this step
   std::int64_t steps_before_ = 0;  // servers that only average count from the start of this run
   Clock::duration exposed_{};      // of the step in progress
   ExchangeTimes times_;
