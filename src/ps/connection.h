@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "base/deadline.h"
 #include "net/transport.h"
 #include "ps/contents.h"
 #include "ps/layout.h"

@@ -54,6 +54,7 @@ void HeldPieces::on_push(Rank from, const Header& header) {
     if (!gradient.empty()) held.inbox[w].swap(arriving_);
   }
   leave_out_void(held, decision);
+  // A repetition says nothing new, and must not change how the push that it repeats is answered.
   if (!decision.repeated) held.answering[w] = Answering{header.slot};
   if (keep) held.lr[w] = context_.rate_of(header, decision);
   context_.count(decision);
@@ -98,12 +99,16 @@ void HeldPieces::update(Held& held, const std::vector<int>& from) {
   if (!stable()) {
     lock.emplace(*held.gate, context_.transport.rank(), context_.transport.board(),
                  Deadline::in(options.timeout));
-  } else {  // every worker has pushed again, so it has its answer; the outbox is about to notice
+  } else {
+    // No gate: every worker has pushed again, so it has its answer, and nobody reads. But it may have it
+    // before the outbox's thread, which sent it from these very values, has returned from sending.
     while (held.unsent.load() > 0) {
       context_.outbox.check();
       std::this_thread::yield();
     }
   }
+  // The rate of one stands for all: workers of a version are at the same step.
+  const double lr = held.lr[static_cast<std::size_t>(from[0])];
   if (options.role == Role::mean) return optim::average(held.values, gradients);
   std::span<const float> mean = gradients[0];
   if (gradients.size() > 1) {
@@ -112,8 +117,7 @@ void HeldPieces::update(Held& held, const std::vector<int>& from) {
     mean = scratch_;
   }
   const std::vector<std::span<float>> state(held.state.begin(), held.state.end());
-  optim::step(options.optimizer, held.lr[static_cast<std::size_t>(from[0])], held.ledger->version(),
-              held.values, mean, state);
+  optim::step(options.optimizer, lr, held.ledger->version(), held.values, mean, state);
 }
 
 // Whether a version is never made while somebody may still be reading the one before.
@@ -167,6 +171,7 @@ void HeldPieces::on_start(Rank from, const Header& header) {
   const std::span<float> into = header.slot == 0 ? held.values : std::span(held.state[header.slot - 1]);
   receive_payload(context_.transport, from, header, std::as_writable_bytes(into),
                   {"receiving initial weights"});
+  // With every slot anew: they come from one worker, before anybody pushes.
   held.ledger.emplace(context_.options.policy, header.version);
 }
 

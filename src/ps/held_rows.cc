@@ -93,7 +93,9 @@ void HeldRows::leave_out_void(const Held& held, Decision& decision) {
 
 void HeldRows::follow(Held& held, const Decision& decision) {
   if (!decision.update_from.empty()) update(held, decision.update_from);
-  held.gate->version = held.ledger.version();  // also where all pushes were void
+  // Also where all pushes were void, and before anybody is answered: in place a worker that was counted reads
+  // the rows at once, and takes their version from the gate.
+  held.gate->version = held.ledger.version();
   for (const Answer& a : decision.answers) {
     context_.report.max_lead = std::max(context_.report.max_lead, a.lead);
     reply(a.worker, {.verb = Verb::counted, .piece = held.id, .version = held.ledger.version()}, {});
@@ -107,15 +109,16 @@ void HeldRows::update(Held& held, const std::vector<int>& from) {
     const Inbox& inbox = held.inbox[static_cast<std::size_t>(w)];
     gradients.push_back({inbox.rows, inbox.gradients});
   }
-  const RowGradients mean = held.merger.mean(gradients);
+  const RowGradients mean = held.merger.mean(gradients);  // readers wait for the step alone, not for this
   const std::vector<std::span<float>> state(held.state.begin(), held.state.end());
+  // Under every rule, unlike a piece's: workers read rows without a word to us, whenever they like.
   const WriteLock lock(*held.gate, context_.transport.rank(), context_.transport.board(),
                        Deadline::in(options.timeout));
   optim::step_rows(options.optimizer, held.lr[static_cast<std::size_t>(from[0])], held.ledger.version(),
                    held.part.width, mean.rows, held.values, mean.values, state);
 }
 
-// In shared memory workers read rows themselves, but for the first.
+// Where rows are in place workers read them themselves, but for one of each part after start_rows.
 void HeldRows::on_pull(Rank from, const Header& header) {
   const Held& held = find(from, header);
   const Header answer{

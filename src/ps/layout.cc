@@ -49,6 +49,8 @@ std::vector<Piece> cut_into_pieces(std::span<const std::size_t> bucket_counts, i
   std::size_t next = 0;  // the server whose turn it is; small buckets do not all go to the first
   for (std::size_t b = 0; b < bucket_counts.size(); ++b) {
     const std::size_t count = bucket_counts[b];
+    // In each round every server gets a piece. Their number is rounded down: a piece is up to twice as large
+    // as was asked for, and all of a bucket have the same size.
     const std::size_t rounds = std::max<std::size_t>(1, count * sizeof(float) / (s * piece_bytes));
     const std::size_t parts = std::min(s * rounds, count);
     for (std::size_t i = 0; i < parts; ++i, ++next) {

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <latch>
+#include <optional>
 #include <string>
 
 #include "base/error.h"

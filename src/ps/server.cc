@@ -51,7 +51,7 @@ class Session {
       }
       drop_lost();
     }
-    outbox_.drain();
+    outbox_.drain();  // what still leaves counts
     report_.bytes_sent = bytes_sent();
     return report_;
   }
@@ -63,6 +63,7 @@ class Session {
   void serve_one(net::Stall& stall) {
     const std::vector<Rank> peers = workers_here();
     const auto from = transport_.wait_for_any(peers, kGlance, {"waiting for gradients"});
+    // What its thread met ends the server: workers wait for answers that will not come.
     outbox_.check();
     if (from) {
       handle(*from);
@@ -72,7 +73,7 @@ class Session {
     }
   }
 
-  // To answer those that waited for a dead worker may show that another has died.
+  // In rounds: to answer those that waited for a dead worker may show that another has died.
   void drop_lost() {
     while (true) {
       std::set<Rank> lost;
@@ -83,6 +84,7 @@ class Session {
       if (lost.empty()) return;
       for (const Rank w : lost) {
         if (here_.erase(to_int(w)) == 0) continue;
+        // Where others have said goodbye the run is complete, and the last one dies after its work.
         if (here_.empty() && !somebody_ended_) throw RunError("no worker is left");
         pieces_->on_drop(to_int(w));
         rows_->on_drop(to_int(w));
@@ -99,7 +101,7 @@ class Session {
   }
 
   // The first worker's contents become ours; everybody else's must be the same, and the rest what we were
-  // told ourselves.
+  // told ourselves. In the order of ranks: who is told to differ does not depend on who came first.
   void greet() {
     const Activity doing{"joining the servers"};
     nlohmann::json ours;
@@ -157,6 +159,7 @@ class Session {
   }
 
   void on_bye(Rank from, const Header& header) {
+    // Before the answer: the worker may go as soon as it has it, and that is no death.
     here_.erase(to_int(from));
     somebody_ended_ = true;
     another_follows_ = header.slot != 0;
