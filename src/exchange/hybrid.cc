@@ -12,15 +12,16 @@ Hybrid::Hybrid(const Parts& p, const Tuning& tuning)
       updater_(p.updater),
       workers_(p.workers),
       trace_(p.trace),
-      client_(p.everyone, tuning.servers, {.tables = shapes_of(p.tables), .partitions = tuning.partitions},
-              {}, client_tables(p.tables, p.workers)),
-      rows_(p.tables, p.updater, client_),
+      connection_(p.everyone, tuning.servers,
+                  {.tables = shapes_of(p.tables), .partitions = tuning.partitions}),
+      row_client_(connection_, client_tables(p.tables, p.workers)),
+      rows_(p.tables, p.updater, row_client_),
       dense_(p.buckets, p.updater, p.workers, average_by_all_reduce, p.trace,
              [this](std::size_t bucket) { take_in(bucket); }) {}
 
 void Hybrid::start(std::int64_t step, bool with_state) {
   dense_.start(step, with_state);
-  if (workers_.rank() == Rank{0}) client_.start(step, with_state ? updater_.state() : Updater::State{});
+  if (workers_.rank() == Rank{0}) row_client_.start(step, with_state ? updater_.state() : Updater::State{});
   workers_.barrier("initial rows");
   rows_.fetch_all();
 }
@@ -48,22 +49,22 @@ void Hybrid::finish_step() {
   trace_.add(observe::Lane::waiting, "rows", begin, end);
   if (!skips) dense_.finish_step();
   times_ = dense_.times();
-  times_.busy += client_.take_busy_time();
+  times_.busy += connection_.take_busy_time();
   times_.exposed += end - begin;
 }
 
 void Hybrid::fetch_state() {
   rows_.fetch_all();
-  client_.fetch_state(updater_.state());
+  row_client_.fetch_state(updater_.state());
 }
 
 void Hybrid::finish(Afterwards afterwards) {
   dense_.finish(afterwards);
-  client_.leave();
+  connection_.leave();
   workers_.barrier("the end");
   workers_.rank() == Rank{0} ? fetch_state() : rows_.fetch_all();
   workers_.barrier("the end");  // what the servers tell next is all of it
-  reports_ = client_.say_goodbye(afterwards == Afterwards::another_session);
+  reports_ = connection_.say_goodbye(afterwards == Afterwards::another_session);
 }
 
 nlohmann::json Hybrid::report() const {

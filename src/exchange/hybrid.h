@@ -14,6 +14,8 @@
 #include "exchange/overlapped.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
+#include "ps/connection.h"
+#include "ps/row_client.h"
 
 namespace tutti::exchange {
 
@@ -30,7 +32,7 @@ class Hybrid final : public Exchange, public Settles, public HasRows, public Has
   void fetch_state() override;
   void finish(Afterwards afterwards) override;
   ExchangeTimes times() const override { return times_; }
-  std::uint64_t bytes_sent() const override { return dense_.bytes_sent() + client_.bytes_sent(); }
+  std::uint64_t bytes_sent() const override { return dense_.bytes_sent() + connection_.bytes_sent(); }
   nlohmann::json report() const override;
   TableRows* rows() override { return has_tables_ ? &rows_ : nullptr; }
 
@@ -43,7 +45,8 @@ class Hybrid final : public Exchange, public Settles, public HasRows, public Has
   Updater& updater_;
   collectives::Collectives& workers_;
   observe::Trace& trace_;
-  ps::Client client_;
+  ps::Connection connection_;
+  ps::RowClient row_client_;
   TableRows rows_;
   ExchangeTimes times_;
   std::vector<ps::ServerReport> reports_;

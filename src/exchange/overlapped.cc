@@ -18,7 +18,7 @@ Overlapped::Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Co
       average_(std::move(average)),
       apply_(apply ? std::move(apply) : [this](std::size_t bucket) { updater_.apply(bucket); }),
       trace_(trace),
-      countdown_(buckets) {
+      departures_(buckets) {
   thread_ = std::thread([this] { communicate(); });
 }
 
@@ -38,14 +38,13 @@ void Overlapped::start(std::int64_t /*step*/, bool with_state) {
 }
 
 void Overlapped::on_gradient(grad::ParamId id) {
-  if (countdown_.arrived(id)) release_buckets(0);
+  if (departures_.arrived(id)) departures_.leave_full([this](std::size_t bucket) { release(bucket); });
 }
 
-// The first few, full or not, and those behind them that are full, in order.
-void Overlapped::release_buckets(std::size_t at_least) {
+void Overlapped::release(std::size_t bucket) {
   {
     const std::scoped_lock lock(mutex_);
-    while (released_ < buckets_.size() && (released_ < at_least || countdown_.full(released_))) ++released_;
+    released_ = bucket + 1;
   }
   changed_.notify_all();
 }
@@ -110,14 +109,14 @@ void Overlapped::take_in(std::size_t bucket) {
 }
 
 void Overlapped::finish_phase(std::size_t phase) {
-  release_buckets(walk_.end_of(phase));
+  departures_.leave_phase(phase, [this](std::size_t bucket) { release(bucket); });
   walk_.finish_phase(phase, [this](std::size_t bucket) { take_in(bucket); });
 }
 
 void Overlapped::finish_step() {
-  release_buckets(buckets_.size());
+  departures_.leave_rest([this](std::size_t bucket) { release(bucket); });
   walk_.finish_step([this](std::size_t bucket) { take_in(bucket); });
-  countdown_.reset();
+  departures_.reset();
   const std::scoped_lock lock(mutex_);
   times_ = {.busy = std::exchange(busy_, {}), .exposed = std::exchange(exposed_, {})};
   released_ = averaged_ = 0;

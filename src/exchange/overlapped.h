@@ -6,9 +6,8 @@
 //   bucket 2:                                                   [ average ]
 //   finish_step:                                               [waits][update 0][update 1]...
 //
-// Backward counts down what each bucket still lacks. A bucket leaves as soon as it is full and all before it
-// have left, so every rank sends them in the same order. A communication thread averages them; finish_step
-// updates the parameters of each bucket as its average comes in.
+// Buckets leave in order, each when it is full (exchange/departures.h). A communication thread averages them;
+// finish_step updates the parameters of each bucket as its average comes in.
 #pragma once
 
 #include <condition_variable>
@@ -20,7 +19,7 @@
 
 #include "collectives/collectives.h"
 #include "exchange/bucket_walk.h"
-#include "exchange/countdown.h"
+#include "exchange/departures.h"
 #include "exchange/strategy.h"
 #include "observe/trace.h"
 
@@ -56,7 +55,7 @@ class Overlapped final : public Exchange, public Settles, public HasFigures {
  private:
   void communicate();
   void average(std::size_t bucket);
-  void release_buckets(std::size_t at_least);
+  void release(std::size_t bucket);
   void wait_for(std::size_t bucket);
   void take_in(std::size_t bucket);
 
@@ -66,7 +65,7 @@ class Overlapped final : public Exchange, public Settles, public HasFigures {
   Average average_;
   Apply apply_;
   observe::Trace& trace_;
-  Countdown countdown_;
+  Departures departures_;
   BucketWalk walk_{buckets_};
   Clock::duration exposed_{};  // of the step in progress
   ExchangeTimes times_;

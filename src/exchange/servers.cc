@@ -38,11 +38,12 @@ ps::Contents contents_of(const Parts& parts, const Tuning& tuning) {
 Servers::Servers(const Parts& parts, const Tuning& tuning)
     : parts_(parts),
       options_(tuning.servers),
-      countdown_(parts.buckets),
+      departures_(parts.buckets),
       walk_(parts.buckets),
-      client_(parts.everyone, tuning.servers, contents_of(parts, tuning),
-              client_buckets(parts.buckets, !servers_update()), client_tables(parts.tables, parts.workers)),
-      rows_(parts.tables, parts.updater, client_) {}
+      connection_(parts.everyone, tuning.servers, contents_of(parts, tuning)),
+      pieces_(connection_, client_buckets(parts.buckets, !servers_update())),
+      row_client_(connection_, client_tables(parts.tables, parts.workers)),
+      rows_(parts.tables, parts.updater, row_client_) {}
 
 std::int64_t Servers::versions_a_step() const {
   return options_.policy.consistency == ps::Consistency::sync ? 1 : options_.workers;
@@ -56,44 +57,43 @@ void Servers::start(std::int64_t step, bool with_state) {
   }
   const bool first = workers.rank() == Rank{0};
   if (first) {
-    client_.start(step * versions_a_step(), with_state ? parts_.updater.state() : Updater::State{});
+    const auto state = with_state ? parts_.updater.state() : Updater::State{};
+    pieces_.start(step * versions_a_step(), state);
+    row_client_.start(step * versions_a_step(), state);
   }
-  workers.barrier("initial weights");
+  workers.barrier("initial weights");  // the servers have them: who pulled before would get zeros
   if (!first) pull_all();
-  workers.barrier("initial weights");
+  workers.barrier("initial weights");  // all have them: a push would change what is still being pulled
 }
 
 void Servers::pull_all() {
-  client_.pull();
+  pieces_.pull();
   rows_.fetch_all();
 }
 
 void Servers::on_gradient(grad::ParamId id) {
-  if (countdown_.arrived(id) && !holds_back()) push_buckets(0);
+  if (departures_.arrived(id) && !holds_back()) {
+    departures_.leave_full([this](std::size_t bucket) { push(bucket); });
+  }
 }
 
-// The first few, full or not, and those behind them that are full, in order. Servers that only average pass
-// on what cannot be used, so that all workers see it.
-void Servers::push_buckets(std::size_t at_least) {
-  for (; pushed_ < parts_.buckets.size() && (pushed_ < at_least || countdown_.full(pushed_)); ++pushed_) {
-    parts_.updater.finite().own_gradient(pushed_);
-    client_.push(pushed_, parts_.updater.lr());
-  }
+// Servers that only average pass on what cannot be used, so that all workers see it.
+void Servers::push(std::size_t bucket) {
+  parts_.updater.finite().own_gradient(bucket);
+  pieces_.push(bucket, parts_.updater.lr());
 }
 
 // What comes before `end`, phase by phase: a worker without samples has not stopped between two of them, and
 // must agree with the others about each. Whether the last one was used.
 bool Servers::push_held_back(std::size_t end) {
   bool usable = true;
-  while (pushed_ < end) {
-    const std::size_t phase = parts_.buckets.layout(pushed_).phase;
-    std::size_t last = pushed_;
-    while (last < end && parts_.buckets.layout(last).phase == phase) ++last;
-    usable = decide(pushed_, last);
-    for (; pushed_ < last; ++pushed_) {
-      client_.push(pushed_, parts_.updater.lr(), ps::Answering::whole,
-                   usable ? ps::Bringing::gradient : ps::Bringing::nothing);
-    }
+  while (departures_.next() < end) {
+    const std::size_t phase = parts_.buckets.layout(departures_.next()).phase;
+    usable = decide(departures_.next(), walk_.end_of(phase));
+    const auto bringing = usable ? ps::Bringing::gradient : ps::Bringing::nothing;
+    departures_.leave_phase(phase, [&](std::size_t bucket) {
+      pieces_.push(bucket, parts_.updater.lr(), ps::Answering::whole, bringing);
+    });
   }
   return usable;
 }
@@ -104,6 +104,8 @@ bool Servers::decide(std::size_t first, std::size_t end) {
   FiniteGuard& finite = parts_.updater.finite();
   bool usable = end < parts_.buckets.size() || rows_.collect();
   for (std::size_t b = first; b < end; ++b) usable = finite.own_gradient(b) && usable;
+  // Workers that keep step agree: else servers would update from the gradients of some in a step that the
+  // others count as skipped. Where they do not keep step each decides for itself.
   if (finite.skips() && keeps_step()) usable = true_for_all(parts_.workers, usable, "gradients are finite");
   if (!usable) {
     finite.skip();
@@ -114,12 +116,16 @@ bool Servers::decide(std::size_t first, std::size_t end) {
 }
 
 void Servers::take_in(std::size_t bucket) {
-  client_.wait(bucket);
+  pieces_.wait(bucket);
   if (!servers_update()) parts_.updater.apply(bucket);
 }
 
 void Servers::finish_phase(std::size_t phase) {
-  holds_back() ? void(push_held_back(walk_.end_of(phase))) : push_buckets(walk_.end_of(phase));
+  if (holds_back()) {
+    push_held_back(walk_.end_of(phase));
+  } else {
+    departures_.leave_phase(phase, [this](std::size_t bucket) { push(bucket); });
+  }
   const auto begin = Clock::now();
   walk_.finish_phase(phase, [this](std::size_t bucket) { take_in(bucket); });
   const auto end = Clock::now();
@@ -131,7 +137,7 @@ void Servers::finish_step() {
   const std::size_t all = parts_.buckets.size();
   bool usable = true;
   if (!holds_back()) {
-    push_buckets(all);
+    departures_.leave_rest([this](std::size_t bucket) { push(bucket); });
   } else {
     usable = all > 0 ? push_held_back(all) : decide(0, 0);
   }
@@ -140,20 +146,22 @@ void Servers::finish_step() {
   walk_.finish_step([this](std::size_t bucket) { take_in(bucket); });
   const auto end = Clock::now();
   parts_.trace.add(observe::Lane::waiting, "servers", begin, end);
-  times_ = {.busy = client_.take_busy_time(), .exposed = std::exchange(exposed_, {}) + (end - begin)};
-  countdown_.reset();
-  pushed_ = 0;
+  times_ = {.busy = connection_.take_busy_time(), .exposed = std::exchange(exposed_, {}) + (end - begin)};
+  departures_.reset();
 }
 
 std::int64_t Servers::steps_done() const {
-  return steps_before_ + client_.version() / versions_a_step();
+  return steps_before_ + std::min(pieces_.version(), row_client_.version()) / versions_a_step();
 }
 
 void Servers::fetch_state() {
   if (!servers_update()) return;
-  pull_all();  // where others have gone on meanwhile, parameters and state belong together as nearly as can
-               // be
-  client_.fetch_state(parts_.updater.state());
+  // The parameters once more, right before the state: where others have gone on meanwhile the two belong
+  // together as nearly as can be.
+  pull_all();
+  const auto state = parts_.updater.state();
+  pieces_.fetch_state(state);
+  row_client_.fetch_state(state);
 }
 
 // Of all workers, or of those that are left.
@@ -163,8 +171,8 @@ void Servers::meet_at_the_end(std::uint32_t number) {
 }
 
 void Servers::finish(Afterwards afterwards) {
-  client_.leave();
-  meet_at_the_end(1);
+  connection_.leave();
+  meet_at_the_end(1);  // nobody pushes any more, so all pull the same
   if (servers_update()) pull_all();
   const auto first = [&] {
     return net::first_left(parts_.everyone.board(), options_.workers) == parts_.workers.rank();
@@ -173,7 +181,7 @@ void Servers::finish(Afterwards afterwards) {
   if (fetched) fetch_state();
   meet_at_the_end(2);                      // what the servers tell next is all of it
   if (!fetched && first()) fetch_state();  // whose task it was has died over it
-  reports_ = client_.say_goodbye(afterwards == Afterwards::another_session);
+  reports_ = connection_.say_goodbye(afterwards == Afterwards::another_session);
 }
 
 nlohmann::json Servers::report() const {
@@ -192,25 +200,27 @@ AggregatedServers::AggregatedServers(const Parts& parts, const Tuning& tuning)
   TUTTI_CHECK(!servers_update() || !parts.updater.finite().skips(),
               "what rank 0 pushes has left before all of it is known");
   if (parts.workers.rank() == Rank{0}) {
-    client_.emplace(parts.everyone, options_, contents_of(parts, tuning),
-                    client_buckets(parts.buckets, true));
+    connection_.emplace(parts.everyone, options_, contents_of(parts, tuning));
+    pieces_.emplace(*connection_, client_buckets(parts.buckets, true));
   }
 }
 
 void AggregatedServers::start(std::int64_t step, bool with_state) {
-  if (client_ && servers_update()) {
-    client_->start(step, with_state ? parts_.updater.state() : Updater::State{});
-    parts_.buckets.zero_gradients();
+  if (pieces_ && servers_update()) {
+    pieces_->start(step, with_state ? parts_.updater.state() : Updater::State{});
+    parts_.buckets.zero_gradients();  // start() ends with a pull, and answers land there
   }
   inner_.start(step, with_state && !servers_update());
 }
 
 void AggregatedServers::push_and_pull(std::size_t bucket, collectives::Buffer buffer,
                                       std::string_view label) {
+  // The answer lands where the gradients were (see the constructor): the buffer that was reduced is the one
+  // that is broadcast, and the other workers need no memory beside theirs.
   parts_.workers.reduce(buffer, collectives::ReduceOp::average, Rank{0}, label);
-  if (client_) {
-    client_->push(bucket, parts_.updater.lr());
-    client_->wait(bucket);
+  if (pieces_) {
+    pieces_->push(bucket, parts_.updater.lr());
+    pieces_->wait(bucket);
   }
   parts_.workers.broadcast(buffer, Rank{0}, label);
 }
@@ -222,20 +232,20 @@ void AggregatedServers::apply(std::size_t bucket) {
 }
 
 void AggregatedServers::fetch_state() {
-  if (client_ && servers_update()) client_->fetch_state(parts_.updater.state());
+  if (pieces_ && servers_update()) pieces_->fetch_state(parts_.updater.state());
 }
 
 void AggregatedServers::finish(Afterwards afterwards) {
-  if (client_) {
-    client_->leave();
+  if (connection_) {
+    connection_->leave();
     fetch_state();
-    reports_ = client_->say_goodbye(afterwards == Afterwards::another_session);
+    reports_ = connection_->say_goodbye(afterwards == Afterwards::another_session);
   }
   parts_.workers.barrier("the end");
 }
 
 std::uint64_t AggregatedServers::bytes_sent() const {
-  return inner_.bytes_sent() + (client_ ? client_->bytes_sent() : 0);
+  return inner_.bytes_sent() + (connection_ ? connection_->bytes_sent() : 0);
 }
 
 nlohmann::json combine_reports(const std::vector<ps::ServerReport>& reports) {

@@ -11,12 +11,17 @@
 // then whether it can be used. Embedding tables go by rows.
 #pragma once
 
+#include <optional>
+
 #include "collectives/collectives.h"
 #include "exchange/bucket_walk.h"
-#include "exchange/countdown.h"
+#include "exchange/departures.h"
 #include "exchange/overlapped.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
+#include "ps/connection.h"
+#include "ps/piece_client.h"
+#include "ps/row_client.h"
 
 namespace tutti::exchange {
 
@@ -41,12 +46,12 @@ class Servers final : public Exchange,
   void fetch_state() override;
   void finish(Afterwards afterwards) override;
   ExchangeTimes times() const override { return times_; }
-  std::uint64_t bytes_sent() const override { return client_.bytes_sent(); }
+  std::uint64_t bytes_sent() const override { return connection_.bytes_sent(); }
   nlohmann::json report() const override;
   TableRows* rows() override { return parts_.tables.size() > 0 ? &rows_ : nullptr; }
 
  private:
-  void push_buckets(std::size_t at_least);
+  void push(std::size_t bucket);
   bool push_held_back(std::size_t end);
   bool decide(std::size_t first, std::size_t end);
   void take_in(std::size_t bucket);
@@ -65,14 +70,15 @@ class Servers final : public Exchange,
 
   const Parts parts_;
   const ps::ServerOptions& options_;
-  Countdown countdown_;
+  Departures departures_;
   BucketWalk walk_;
-  std::size_t pushed_ = 0;         // buckets of this step
   std::int64_t steps_before_ = 0;  // servers that only average count from the start of this run
   Clock::duration exposed_{};      // of the step in progress
   ExchangeTimes times_;
   std::vector<ps::ServerReport> reports_;
-  ps::Client client_;
+  ps::Connection connection_;
+  ps::PieceClient pieces_;
+  ps::RowClient row_client_;
   TableRows rows_;
 };
 
@@ -102,7 +108,9 @@ class AggregatedServers final : public Exchange, public Settles, public HasState
 
   const Parts parts_;
   const ps::ServerOptions& options_;
-  std::optional<ps::Client> client_;  // rank 0's
+  // Rank 0's.
+  std::optional<ps::Connection> connection_;
+  std::optional<ps::PieceClient> pieces_;
   std::vector<ps::ServerReport> reports_;
   Overlapped inner_;  // last: its thread uses all of the above
 };

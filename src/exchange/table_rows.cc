@@ -6,7 +6,7 @@
 
 namespace tutti::exchange {
 
-TableRows::TableRows(const grad::Tables& tables, Updater& updater, ps::Client& client)
+TableRows::TableRows(const grad::Tables& tables, Updater& updater, ps::RowClient& client)
     : tables_(tables),
       updater_(updater),
       client_(client),
@@ -38,9 +38,9 @@ void TableRows::push(std::size_t table, bool usable) {
   Taken& taken = taken_[table];
   taken.pushed = true;
   if (usable) {
-    client_.push_rows(table, std::move(taken.rows), updater_.lr());
+    client_.push(table, std::move(taken.rows), updater_.lr());
   } else {
-    client_.push_rows(table, {}, updater_.lr(), ps::Bringing::nothing);
+    client_.push(table, {}, updater_.lr(), ps::Bringing::nothing);
   }
 }
 
@@ -67,10 +67,10 @@ void TableRows::finish_step(bool usable) {
     if (!taken_[t].here) take(t);
     if (!taken_[t].pushed) push(t, usable);
   }
-  for (std::size_t t = 0; t < tables_.size(); ++t) client_.expect_rows(t, expected_[t]);
-  client_.wait_rows();  // what comes back shall have this step in it
-  for (std::size_t t = 0; t < tables_.size(); ++t) client_.pull_rows(t, std::exchange(expected_[t], {}));
-  client_.wait_rows();
+  for (std::size_t t = 0; t < tables_.size(); ++t) client_.expect(t, expected_[t]);
+  client_.wait();  // what comes back shall have this step in it
+  for (std::size_t t = 0; t < tables_.size(); ++t) client_.pull(t, std::exchange(expected_[t], {}));
+  client_.wait();
   taken_.assign(tables_.size(), {});
   ++steps_;
   last_wait_ = Clock::now() - begin;

@@ -11,7 +11,7 @@
 #include "collectives/collectives.h"
 #include "exchange/updater.h"
 #include "grad/tables.h"
-#include "ps/client.h"
+#include "ps/row_client.h"
 
 namespace tutti::exchange {
 
@@ -20,7 +20,7 @@ namespace tutti::exchange {
 class TableRows {
  public:
   // All arguments outlive it; the client has exactly these tables.
-  TableRows(const grad::Tables& tables, Updater& updater, ps::Client& client);
+  TableRows(const grad::Tables& tables, Updater& updater, ps::RowClient& client);
 
   // This table's gradient is final for this step: it leaves, or waits for finish_step() where a step may be
   // skipped. Never blocks on a peer. Throws NonFinite.
@@ -39,8 +39,8 @@ class TableRows {
   // How long the last finish_step() took.
   Clock::duration last_wait() const { return last_wait_; }
 
-  // On return all rows are.
-  void fetch_all() { client_.pull_tables(); }
+  // On return all rows of all tables are as the servers have them.
+  void fetch_all() { client_.pull_all(); }
 
   // The fraction of each table's rows that a step has touched, as a mean over the steps since it was last
   // asked.
@@ -57,7 +57,7 @@ class TableRows {
 
   const grad::Tables& tables_;
   Updater& updater_;
-  ps::Client& client_;
+  ps::RowClient& client_;
   std::vector<Taken> taken_;                          // by table: of this step
   std::vector<std::vector<std::uint32_t>> expected_;  // by table: places, rising
   std::vector<double> touched_;                       // by table: rows, over all steps

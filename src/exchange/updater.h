@@ -7,7 +7,7 @@
 #include "exchange/finite_guard.h"
 #include "exchange/update.h"
 #include "grad/buckets.h"
-#include "ps/client.h"
+#include "ps/contents.h"
 
 namespace tutti::exchange {
 

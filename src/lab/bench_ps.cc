@@ -9,7 +9,8 @@
 #include "base/random.h"
 #include "collectives/native.h"
 #include "net/group.h"
-#include "ps/client.h"
+#include "ps/piece_client.h"
+#include "ps/row_client.h"
 #include "train/measure.h"
 
 namespace tutti::lab {
@@ -60,20 +61,20 @@ class Worker {
       : workers_(workers),
         parameters_(bytes / sizeof(float)),
         gradients_(as_floats(workers.allocate(bytes))),
-        client_(everyone, options,
-                {.model = {{"benchmark", {parameters_.size()}, "float32"}},
-                 .buckets = {parameters_.size()},
-                 .piece_bytes = piece_bytes > 0 ? piece_bytes : ps::usual_piece_bytes(everyone)},
-                {{parameters_, gradients_, parameters_}}) {
-    if (workers_.rank() == Rank{0}) client_.start(0, {});
+        connection_(everyone, options,
+                    {.model = {{"benchmark", {parameters_.size()}, "float32"}},
+                     .buckets = {parameters_.size()},
+                     .piece_bytes = piece_bytes > 0 ? piece_bytes : ps::usual_piece_bytes(everyone)}),
+        pieces_(connection_, {{parameters_, gradients_, parameters_}}) {
+    if (workers_.rank() == Rank{0}) pieces_.start(0, {});
     workers_.barrier("benchmark");
-    client_.pull();
+    pieces_.pull();
   }
 
   void finish() {
     workers_.barrier("benchmark");
-    client_.leave();
-    client_.say_goodbye();
+    connection_.leave();
+    connection_.say_goodbye();
   }
 
   // The slowest worker's median over rounds of `timed`, which follows a fresh gradient and a barrier.
@@ -93,15 +94,15 @@ class Worker {
   }
 
   void push(ps::Answering answering) {
-    client_.push(0, 1.0, answering);
-    client_.wait(0);
+    pieces_.push(0, 1.0, answering);
+    pieces_.wait(0);
     ++rounds_;
   }
 
-  void pull() { client_.pull(); }
+  void pull() { pieces_.pull(); }
 
   void verify() {
-    client_.pull();
+    pieces_.pull();
     const auto mean = static_cast<float>(workers_.world() - 1) / 2;
     std::size_t wrong = 0;
     for (std::size_t k = 0; k < parameters_.size(); ++k) {
@@ -120,7 +121,8 @@ class Worker {
   collectives::Collectives& workers_;
   std::vector<float> parameters_;
   std::span<float> gradients_;
-  ps::Client client_;
+  ps::Connection connection_;
+  ps::PieceClient pieces_;
   int rounds_ = 0;
   int verified_ = -1;  // of these rounds
 };
@@ -134,16 +136,16 @@ class RowWorker {
         shape_{"table", spec.table_rows, spec.table_width},
         table_(zeros_in_large_pages(shape_.rows * shape_.width)),
         touched_(shape_.rows),
-        client_(everyone, options, {.tables = {shape_}, .partitions = spec.partitions}, {},
-                {{table_, as_floats(workers.allocate(table_.size() * sizeof(float)))}}) {
-    if (workers_.rank() == Rank{0}) client_.start(0, {});
+        connection_(everyone, options, {.tables = {shape_}, .partitions = spec.partitions}),
+        rows_(connection_, {{table_, as_floats(workers.allocate(table_.size() * sizeof(float)))}}) {
+    if (workers_.rank() == Rank{0}) rows_.start(0, {});
     workers_.barrier("benchmark");
   }
 
   void finish() {
     workers_.barrier("benchmark");
-    client_.leave();
-    client_.say_goodbye();
+    connection_.leave();
+    connection_.say_goodbye();
   }
 
   // Medians over rounds of a step: push the gradients of some rows, pull the rows of the next.
@@ -153,15 +155,15 @@ class RowWorker {
       auto touched = make_gradients(rows);
       const auto next = pick_rows(rows, step_ + 1);
       workers_.barrier("benchmark");
-      const auto sent = client_.bytes_sent();
+      const auto sent = connection_.bytes_sent();
       const auto begin = Clock::now();
-      client_.push_rows(0, std::move(touched), 1.0);
-      client_.expect_rows(0, next);
-      client_.wait_rows();
-      client_.pull_rows(0, next);
-      client_.wait_rows();
+      rows_.push(0, std::move(touched), 1.0);
+      rows_.expect(0, next);
+      rows_.wait();
+      rows_.pull(0, next);
+      rows_.wait();
       seconds.push_back(seconds_since(begin));
-      bytes_a_step_ = client_.bytes_sent() - sent;
+      bytes_a_step_ = connection_.bytes_sent() - sent;
       ++step_;
     }
     workers_.all_reduce({seconds.data(), seconds.size(), DType::f64}, ReduceOp::max, "times");
@@ -169,12 +171,12 @@ class RowWorker {
   }
 
   void verify() {
-    client_.pull_tables();
+    rows_.pull_all();
     const auto mean = static_cast<float>(workers_.world() - 1) / 2;
     std::size_t wrong = 0;
     std::vector<std::int64_t> rows(shape_.rows);
     std::iota(rows.begin(), rows.end(), 0);
-    const auto places = client_.places_of(0, rows);
+    const auto places = rows_.places_of(0, rows);
     for (std::size_t r = 0; r < shape_.rows; ++r) {
       for (std::size_t k = 0; k < shape_.width; ++k) {
         const float expected = -static_cast<float>(touched_[places[r]]) * (static_cast<float>(k & 7) + mean);
@@ -204,7 +206,7 @@ class RowWorker {
 
   std::vector<std::uint32_t> make_gradients(std::size_t count) {
     auto rows = pick_rows(count, step_);
-    float* gradient = client_.gradients(0).data();
+    float* gradient = rows_.gradients(0).data();
     for (const std::uint32_t row : rows) {
       ++touched_[row];
       for (std::size_t k = 0; k < shape_.width; ++k) *gradient++ = gradient_at(to_int(workers_.rank()), k);
@@ -216,7 +218,8 @@ class RowWorker {
   const ps::TableShape shape_;
   std::vector<float> table_;
   std::vector<int> touched_;  // steps, by place
-  ps::Client client_;
+  ps::Connection connection_;
+  ps::RowClient rows_;
   std::uint64_t step_ = 1;
   std::uint64_t verified_ = 0;  // before this step
   std::uint64_t bytes_a_step_ = 0;

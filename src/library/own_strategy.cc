@@ -2,8 +2,7 @@
 
 #include "base/error.h"
 #include "exchange/broadcast.h"
-#include "exchange/bucket_walk.h"
-#include "exchange/countdown.h"
+#include "exchange/departures.h"
 #include "exchange/strategy.h"
 #include "library/workers.h"
 #include "tutti/strategy.h"
@@ -21,11 +20,7 @@ torch::Tensor tensor_over(std::span<float> memory) {
 class OwnStrategy final : public exchange::Exchange, public exchange::HasFigures, private Training {
  public:
   OwnStrategy(const exchange::Parts& parts, const std::string& name, const MakeStrategy& make)
-      : parts_(parts),
-        countdown_(parts.buckets),
-        walk_(parts.buckets),
-        workers_(parts.workers, name),
-        strategy_(make(*this)) {
+      : parts_(parts), departures_(parts.buckets), workers_(parts.workers, name), strategy_(make(*this)) {
     if (!strategy_) throw ConfigError(fmt::format("nothing was made for strategy '{}'", name));
   }
 
@@ -36,18 +31,19 @@ class OwnStrategy final : public exchange::Exchange, public exchange::HasFigures
   }
 
   void on_gradient(grad::ParamId id) override {
-    if (countdown_.arrived(id)) tell_full_ones(0);
+    if (departures_.arrived(id)) departures_.leave_full([this](std::size_t bucket) { hand_over(bucket); });
   }
 
-  void finish_phase(std::size_t phase) override { tell_full_ones(walk_.end_of(phase)); }
+  void finish_phase(std::size_t phase) override {
+    departures_.leave_phase(phase, [this](std::size_t bucket) { hand_over(bucket); });
+  }
 
   void finish_step() override {
     const auto begin = Clock::now();
-    tell_full_ones(parts_.buckets.size());
+    departures_.leave_rest([this](std::size_t bucket) { hand_over(bucket); });
     const torch::NoGradGuard no_grad;
     strategy_->finish_step();
-    countdown_.reset();
-    told_ = 0;
+    departures_.reset();
     const auto end = Clock::now();
     times_ = {.busy = end - begin, .exposed = end - begin};
   }
@@ -61,13 +57,10 @@ class OwnStrategy final : public exchange::Exchange, public exchange::HasFigures
   std::uint64_t bytes_sent() const override { return parts_.workers.bytes_sent() - sent_before_; }
 
  private:
-  // The first few, full or not, and those behind them that are full, in order.
-  void tell_full_ones(std::size_t at_least) {
+  void hand_over(std::size_t bucket) {
     const torch::NoGradGuard no_grad;
-    for (; told_ < parts_.buckets.size() && (told_ < at_least || countdown_.full(told_)); ++told_) {
-      parts_.updater.finite().own_gradient(told_);
-      strategy_->on_gradients(static_cast<int>(told_));
-    }
+    parts_.updater.finite().own_gradient(bucket);
+    strategy_->on_gradients(static_cast<int>(bucket));
   }
 
   int buckets() const override { return static_cast<int>(parts_.buckets.size()); }
@@ -88,10 +81,8 @@ class OwnStrategy final : public exchange::Exchange, public exchange::HasFigures
   }
 
   const exchange::Parts parts_;
-  exchange::Countdown countdown_;
-  exchange::BucketWalk walk_;
+  exchange::Departures departures_;
   library::CollectiveWorkers workers_;
-  std::size_t told_ = 0;  // buckets of this step
   std::uint64_t sent_before_ = 0;
   exchange::ExchangeTimes times_;
   const std::unique_ptr<Strategy> strategy_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,13 @@ struct Contents {
   std::size_t piece_bytes = 1 << 20;               // buckets are cut into pieces of about this size
   std::vector<TableShape> tables = {};             // embedding tables, beside the buckets
   int partitions = 1;                              // of each table
+};
+
+// A slot of the optimizer's memory that servers keep beside the parameters: a worker tells it when it starts
+// them, and learns it for a checkpoint.
+struct StateSlot {
+  std::vector<std::span<float>> buckets;
+  std::vector<std::span<float>> tables;
 };
 
 // What both sides must agree on: what is trained, cut how, updated by what, under which rules.

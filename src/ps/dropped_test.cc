@@ -50,27 +50,27 @@ Outcome train_with_a_death(net::Medium medium, const ServerOptions& o, int steps
       return;
     }
     Buckets buckets(t);
-    std::optional<Client> client(std::in_place, t, o, kContents, buckets.views);
-    if (rank == 0) client->start(0, {});
+    Connection connection(t, o, kContents);
+    PieceClient pieces(connection, buckets.views);
+    if (rank == 0) pieces.start(0, {});
     started.arrive_and_wait();
     const auto step = [&](int number) {
       buckets.set_gradients(rank, number);
-      for (std::size_t b = 0; b < kBuckets.size(); ++b) client->push(b, o.optimizer.lr);
-      for (std::size_t b = 0; b < kBuckets.size(); ++b) client->wait(b);
+      for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.push(b, o.optimizer.lr);
+      for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.wait(b);
     };
     step(1);
     if (rank == 2) {
       how(t);
       one_is_dead.arrive_and_drop();
-      client.reset();
       return;  // its transport goes, as a killed process's would
     }
     one_is_dead.arrive_and_wait();
     for (int s = 2; s <= steps; ++s) step(s);
-    client->leave();
+    connection.leave();
     all_have_left.arrive_and_wait();
-    client->pull();
-    client->say_goodbye();
+    pieces.pull();
+    connection.say_goodbye();
     outcome.replicas[static_cast<std::size_t>(rank)] = buckets.flat();
   });
   return outcome;
@@ -114,11 +114,12 @@ TEST_P(Dropped, RoundThatADeathClosesLeavesVoidPushesOut) {
     const int rank = to_int(t.rank());
     if (rank == 3) return void(serve(t, o));
     Buckets buckets(t);
-    Client client(t, o, kContents, buckets.views);
-    if (rank == 0) client.start(0, {});
+    Connection connection(t, o, kContents);
+    PieceClient pieces(connection, buckets.views);
+    if (rank == 0) pieces.start(0, {});
     started.arrive_and_wait();
     if (rank == 2) return;
-    client.pull();
+    pieces.pull();
     buckets.set_gradients(rank, 1);
     if (rank == 0) {
       for (const auto& v : buckets.views) {
@@ -127,12 +128,12 @@ TEST_P(Dropped, RoundThatADeathClosesLeavesVoidPushesOut) {
       }
     }
     for (std::size_t b = 0; b < kBuckets.size(); ++b) {
-      client.push(b, 0.1, Answering::whole, rank == 0 ? Bringing::gradient : Bringing::nothing);
+      pieces.push(b, 0.1, Answering::whole, rank == 0 ? Bringing::gradient : Bringing::nothing);
     }
-    for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
+    for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.wait(b);
     ended[static_cast<std::size_t>(rank)] = buckets.flat();
-    client.leave();
-    client.say_goodbye();
+    connection.leave();
+    connection.say_goodbye();
   });
   EXPECT_EQ(ended[0], ended[1]);
   ASSERT_EQ(ended[0].size(), expected.size());

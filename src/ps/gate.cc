@@ -19,8 +19,9 @@ bool yield_until(const Done& done, Deadline deadline) {
 
 }  // namespace
 
-// Each side shows itself before it looks for the other, in one order for all threads: at least one sees the
-// other.
+// Each side shows itself before it looks for the other. Stores and loads are sequentially consistent, so they
+// have one order for all threads, and at least one side sees the other. With acquire and release both could
+// look before the other's store is seen, and a piece would be written while it is read.
 ReadLock::ReadLock(Gate& gate, Rank self, Rank writer, Deadline deadline)
     : gate_(gate),
       word_(static_cast<std::size_t>(to_int(self)) / 64),

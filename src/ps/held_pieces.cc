@@ -10,7 +10,6 @@ namespace tutti::ps {
 HeldPieces::HeldPieces(ServerContext& context, const Layout& layout) : context_(context) {
   const ServerOptions& options = context.options;
   const auto& all = layout.pieces;
-  const bool travels = context.transport.peer_memory() == nullptr;
   const auto workers = static_cast<std::size_t>(options.workers);
   pieces_.resize(all.size());
   for (std::uint32_t id = 0; id < all.size(); ++id) {
@@ -24,7 +23,7 @@ HeldPieces::HeldPieces(ServerContext& context, const Layout& layout) : context_(
       held->state.assign(static_cast<std::size_t>(optim::state_slots(options.optimizer)),
                          std::vector<float>(p.count));
     }
-    if (travels) held->inbox.assign(workers, std::vector<float>(p.count));
+    held->inbox.assign(workers, context.payloads.room_for_arriving(p.count));
     held->gradients.resize(workers);
     held->lr.resize(workers);
     held->answering.resize(workers);
@@ -51,17 +50,19 @@ void HeldPieces::on_push(Rank from, const Header& header) {
   const bool keep = decision.gradient == Decision::Gradient::keep;
   if (keep) {
     held.gradients[w] = gradient;
-    if (!gradient.empty() && context_.transport.peer_memory() == nullptr) held.inbox[w].swap(arriving_);
+    // What has arrived stays where it is, and its memory changes hands; in place both are empty.
+    if (!gradient.empty()) held.inbox[w].swap(arriving_);
   }
   leave_out_void(held, decision);
+  // A repetition says nothing new, and must not change how the push that it repeats is answered.
   if (!decision.repeated) held.answering[w] = Answering{header.slot};
   if (keep) held.lr[w] = context_.rate_of(header, decision);
   context_.count(decision);
   follow(held, decision);
 }
 
-// Nothing of a void push. Where gradients travel, into memory of its own: the worker's inbox may hold one
-// that waits for others.
+// Nothing of a void push. What travels arrives in memory of its own: the worker's inbox may hold a gradient
+// that waits for those of others, and this push may turn out to be a repetition of that one.
 std::span<const float> HeldPieces::receive_gradient(Rank from, const Header& header, const Held& held) {
   if (header.is_void()) {
     if (header.bytes != 0 || context_.options.role == Role::mean) {
@@ -70,13 +71,7 @@ std::span<const float> HeldPieces::receive_gradient(Rank from, const Header& hea
     }
     return {};
   }
-  if (net::PeerMemory* memory = context_.transport.peer_memory()) {
-    return gradients_in(*memory, from, header, held.count);
-  }
-  arriving_.resize(held.count);
-  receive_payload(context_.transport, from, header, std::as_writable_bytes(std::span(arriving_)),
-                  {"receiving a gradient"});
-  return arriving_;
+  return context_.payloads.receive(from, header, held.count, arriving_, {"receiving a gradient"});
 }
 
 // Versions are made without the gradients of void pushes, whatever lets them be made.
@@ -104,12 +99,16 @@ void HeldPieces::update(Held& held, const std::vector<int>& from) {
   if (!stable()) {
     lock.emplace(*held.gate, context_.transport.rank(), context_.transport.board(),
                  Deadline::in(options.timeout));
-  } else {  // every worker has pushed again, so it has its answer; the outbox is about to notice
+  } else {
+    // No gate: every worker has pushed again, so it has its answer, and nobody reads. But it may have it
+    // before the outbox's thread, which sent it from these very values, has returned from sending.
     while (held.unsent.load() > 0) {
       context_.outbox.check();
       std::this_thread::yield();
     }
   }
+  // The rate of one stands for all: workers of a version are at the same step.
+  const double lr = held.lr[static_cast<std::size_t>(from[0])];
   if (options.role == Role::mean) return optim::average(held.values, gradients);
   std::span<const float> mean = gradients[0];
   if (gradients.size() > 1) {
@@ -118,8 +117,7 @@ void HeldPieces::update(Held& held, const std::vector<int>& from) {
     mean = scratch_;
   }
   const std::vector<std::span<float>> state(held.state.begin(), held.state.end());
-  optim::step(options.optimizer, held.lr[static_cast<std::size_t>(from[0])], held.ledger->version(),
-              held.values, mean, state);
+  optim::step(options.optimizer, lr, held.ledger->version(), held.values, mean, state);
 }
 
 // Whether a version is never made while somebody may still be reading the one before.
@@ -131,40 +129,38 @@ void HeldPieces::on_pull(Rank from, const Header& header) {
   reply(find(from, header), to_int(from), Answering::whole);
 }
 
-// In shared memory a reply is a header, which is gone in no time; what travels is left to the outbox. What
-// the next forward pass needs first was in the last bucket: the highest piece is the most urgent.
+// What the next forward pass needs first was in the last bucket: the highest piece is the most urgent.
 void HeldPieces::reply(Held& held, int worker, Answering answering) {
   const Header header{.verb = Verb::piece,
                       .piece = held.id,
                       .slot = static_cast<std::uint32_t>(answering),
                       .version = held.ledger->version()};
-  const auto send_it = [this, &held, worker, header] {
-    context_.deliver(Rank{worker}, [&] { send_piece(held, worker, header); });
-  };
-  if (context_.transport.peer_memory() != nullptr) return context_.outbox.send_now(send_it);
   held.unsent.fetch_add(1);
-  context_.outbox.post(held.id, [&held, send_it] {
-    send_it();
+  context_.answer(held.id, [this, &held, worker, header] {
+    context_.deliver(Rank{worker}, [&] { send_piece(held, worker, header); });
     held.unsent.fetch_sub(1);
   });
 }
 
-void HeldPieces::send_piece(Held& held, int worker, const Header& header) {
-  const net::Activity doing{"sending parameters"};
-  const std::size_t bytes = Answering{header.slot} == Answering::whole ? held.count * sizeof(float) : 0;
-  context_.bytes_sent += bytes;
-  if (bytes == 0 || context_.transport.peer_memory() != nullptr)
-    return send(context_.transport, Rank{worker}, header, {}, doing);
-  Header with_payload = header;
-  with_payload.bytes = bytes;
-  std::span<const float> values = held.values;
-  if (!stable()) {  // a copy, so that a slow reader does not hold up the next update
-    const Rank self = context_.transport.rank();
-    const ReadLock lock(*held.gate, self, self, Deadline::in(context_.options.timeout));
-    copy_.assign(values.begin(), values.end());
-    values = copy_;
+void HeldPieces::send_piece(const Held& held, int worker, Header header) {
+  std::span<const float> payload;
+  if (Answering{header.slot} == Answering::whole) {
+    context_.bytes_sent += held.count * sizeof(float);
+    payload = payload_of(held);
   }
-  send(context_.transport, Rank{worker}, with_payload, std::as_bytes(values), doing);
+  header.bytes = payload.size_bytes();
+  send(context_.transport, Rank{worker}, header, std::as_bytes(payload), {"sending parameters"});
+}
+
+// In place none: the worker reads the values behind their gate.
+std::span<const float> HeldPieces::payload_of(const Held& held) {
+  if (context_.payloads.in_place()) return {};
+  if (stable()) return held.values;
+  // A copy, so that a slow reader does not hold up the next update.
+  const Rank self = context_.transport.rank();
+  const ReadLock lock(*held.gate, self, self, Deadline::in(context_.options.timeout));
+  copy_.assign(held.values.begin(), held.values.end());
+  return copy_;
 }
 
 void HeldPieces::on_start(Rank from, const Header& header) {
@@ -175,6 +171,7 @@ void HeldPieces::on_start(Rank from, const Header& header) {
   const std::span<float> into = header.slot == 0 ? held.values : std::span(held.state[header.slot - 1]);
   receive_payload(context_.transport, from, header, std::as_writable_bytes(into),
                   {"receiving initial weights"});
+  // With every slot anew: they come from one worker, before anybody pushes.
   held.ledger.emplace(context_.options.policy, header.version);
 }
 

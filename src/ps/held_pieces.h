@@ -47,7 +47,8 @@ class HeldPieces {
   void follow(Held& held, const Decision& decision);
   void update(Held& held, const std::vector<int>& from);
   void reply(Held& held, int worker, Answering answering);
-  void send_piece(Held& held, int worker, const Header& header);
+  void send_piece(const Held& held, int worker, Header header);
+  std::span<const float> payload_of(const Held& held);
   bool stable() const;
 
   ServerContext& context_;

@@ -82,14 +82,7 @@ void HeldRows::receive_rows(Rank from, const Header& header, const Held& held, I
   into.is_void = header.is_void();
   receive_row_numbers(from, header, held, into.rows);
   const std::size_t floats = into.rows.size() * held.part.width;
-  if (net::PeerMemory* memory = context_.transport.peer_memory()) {
-    into.gradients = gradients_in(*memory, from, header, floats);
-    return;
-  }
-  into.travelled.resize(floats);
-  receive_payload(context_.transport, from, header, std::as_writable_bytes(std::span(into.travelled)),
-                  {"receiving rows"});
-  into.gradients = into.travelled;
+  into.gradients = context_.payloads.receive(from, header, floats, into.arriving, {"receiving rows"});
 }
 
 // Versions are made without the gradients of void pushes, whatever lets them be made.
@@ -100,11 +93,12 @@ void HeldRows::leave_out_void(const Held& held, Decision& decision) {
 
 void HeldRows::follow(Held& held, const Decision& decision) {
   if (!decision.update_from.empty()) update(held, decision.update_from);
-  held.gate->version = held.ledger.version();  // also where all pushes were void
-  std::vector<float> nothing;
+  // Also where all pushes were void, and before anybody is answered: in place a worker that was counted reads
+  // the rows at once, and takes their version from the gate.
+  held.gate->version = held.ledger.version();
   for (const Answer& a : decision.answers) {
     context_.report.max_lead = std::max(context_.report.max_lead, a.lead);
-    reply(a.worker, {.verb = Verb::counted, .piece = held.id, .version = held.ledger.version()}, nothing);
+    reply(a.worker, {.verb = Verb::counted, .piece = held.id, .version = held.ledger.version()}, {});
   }
 }
 
@@ -115,46 +109,43 @@ void HeldRows::update(Held& held, const std::vector<int>& from) {
     const Inbox& inbox = held.inbox[static_cast<std::size_t>(w)];
     gradients.push_back({inbox.rows, inbox.gradients});
   }
-  const RowGradients mean = held.merger.mean(gradients);
+  const RowGradients mean = held.merger.mean(gradients);  // readers wait for the step alone, not for this
   const std::vector<std::span<float>> state(held.state.begin(), held.state.end());
+  // Under every rule, unlike a piece's: workers read rows without a word to us, whenever they like.
   const WriteLock lock(*held.gate, context_.transport.rank(), context_.transport.board(),
                        Deadline::in(options.timeout));
   optim::step_rows(options.optimizer, held.lr[static_cast<std::size_t>(from[0])], held.ledger.version(),
                    held.part.width, mean.rows, held.values, mean.values, state);
 }
 
-// In shared memory workers read rows themselves, but for the first.
+// Where rows are in place workers read them themselves, but for one of each part after start_rows.
 void HeldRows::on_pull(Rank from, const Header& header) {
   const Held& held = find(from, header);
   const Header answer{
       .verb = Verb::rows, .piece = held.id, .slot = header.slot, .version = held.ledger.version()};
   receive_row_numbers(from, header, held, wanted_);
   const std::size_t width = held.part.width;
-  picked_.resize(wanted_.size() * width);
+  std::vector<float> picked(wanted_.size() * width);
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     if (i + kRowsAhead < wanted_.size())
       prefetch_to_read(held.values.data() + wanted_[i + kRowsAhead] * width, width);
-    std::copy_n(held.values.data() + wanted_[i] * width, width, picked_.data() + i * width);
+    std::copy_n(held.values.data() + wanted_[i] * width, width, picked.data() + i * width);
   }
-  reply(to_int(from), answer, picked_);
+  reply(to_int(from), answer, std::move(picked));
 }
 
-// In shared memory a reply is a header or a row, which is gone in no time. What travels is left to the
-// outbox, before all pieces: forward reads a table first, and somebody may be waiting to be counted.
-void HeldRows::reply(int worker, Header header, std::vector<float>& values) {
+// Before all pieces: forward reads a table first, and somebody may be waiting to be counted.
+void HeldRows::reply(int worker, Header header, std::vector<float> values) {
   constexpr auto kFirst = std::numeric_limits<std::uint32_t>::max();
   header.bytes = values.size() * sizeof(float);
-  const auto send_values = [this, worker, header](std::span<const float> rows) {
+  // Functions that can be kept can be copied, so what they hold is shared.
+  const auto kept = std::make_shared<const std::vector<float>>(std::move(values));
+  context_.answer(kFirst, [this, worker, header, kept] {
     context_.bytes_sent += header.bytes;
     context_.deliver(Rank{worker}, [&] {
-      send(context_.transport, Rank{worker}, header, std::as_bytes(rows), {"sending rows"});
+      send(context_.transport, Rank{worker}, header, std::as_bytes(std::span(*kept)), {"sending rows"});
     });
-  };
-  if (context_.transport.peer_memory() != nullptr) {
-    return context_.outbox.send_now([&] { send_values(values); });
-  }
-  const auto own = std::make_shared<const std::vector<float>>(std::move(values));
-  context_.outbox.post(kFirst, [send_values, own] { send_values(*own); });
+  });
 }
 
 void HeldRows::on_start(Rank from, const Header& header) {

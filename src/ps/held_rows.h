@@ -32,7 +32,7 @@ class HeldRows {
   struct Inbox {
     std::vector<std::uint32_t> rows;  // places, from the part's first
     std::span<const float> gradients;
-    std::vector<float> travelled;  // gradients, where memory is not shared
+    std::vector<float> arriving;  // the gradients, where they travel
     bool is_void = false;
   };
   struct Held {
@@ -54,14 +54,12 @@ class HeldRows {
   static void leave_out_void(const Held& held, Decision& decision);
   void follow(Held& held, const Decision& decision);
   void update(Held& held, const std::vector<int>& from);
-  // May take the values.
-  void reply(int worker, Header header, std::vector<float>& values);
+  void reply(int worker, Header header, std::vector<float> values);
 
   ServerContext& context_;
   std::vector<std::unique_ptr<Held>> parts_;  // by id; empty for other servers'
   Inbox arriving_;
   std::vector<std::uint32_t> wanted_;  // rows that a worker pulls, as above
-  std::vector<float> picked_;          // what they hold
 };
 
 }  // namespace tutti::ps

@@ -6,11 +6,12 @@
 
 #include "base/error.h"
 #include "ps/gate.h"
+#include "ps/payload.h"
 
 namespace tutti::ps {
 namespace {
 
-// So that the next gate is.
+// What a piece or a part takes, so that the gate of the next one stands at a place that is aligned for it.
 std::size_t aligned(std::size_t bytes) {
   return (bytes + alignof(Gate) - 1) / alignof(Gate) * alignof(Gate);
 }
@@ -30,6 +31,12 @@ Order taken_in_turns(Order order, int servers, int worker) {
 
 }  // namespace
 
+// Where pieces travel, small ones: the answer to the first is on its way while the rest still come. In place
+// there is nothing to overlap, and each piece costs two wake-ups.
+std::size_t usual_piece_bytes(net::Transport& transport) {
+  return Payloads(transport).in_place() ? 1 << 20 : 256 << 10;
+}
+
 std::vector<Piece> cut_into_pieces(std::span<const std::size_t> bucket_counts, int servers,
                                    std::size_t piece_bytes) {
   TUTTI_CHECK(servers >= 1 && piece_bytes >= 1);
@@ -42,6 +49,8 @@ std::vector<Piece> cut_into_pieces(std::span<const std::size_t> bucket_counts, i
   std::size_t next = 0;  // the server whose turn it is; small buckets do not all go to the first
   for (std::size_t b = 0; b < bucket_counts.size(); ++b) {
     const std::size_t count = bucket_counts[b];
+    // In each round every server gets a piece. Their number is rounded down: a piece is up to twice as large
+    // as was asked for, and all of a bucket have the same size.
     const std::size_t rounds = std::max<std::size_t>(1, count * sizeof(float) / (s * piece_bytes));
     const std::size_t parts = std::min(s * rounds, count);
     for (std::size_t i = 0; i < parts; ++i, ++next) {

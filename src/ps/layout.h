@@ -22,11 +22,8 @@ struct Piece {
   std::size_t memory_at = 0;  // where the server keeps it (see Layout)
 };
 
-// What a piece should be where nobody says. Where pieces travel, small ones: the answer to the first is on
-// its way while the rest still come. In shared memory each is two wake-ups.
-inline std::size_t usual_piece_bytes(net::Transport& transport) {
-  return transport.peer_memory() != nullptr ? 1 << 20 : 256 << 10;
-}
+// How large a piece should be where nobody says.
+std::size_t usual_piece_bytes(net::Transport& transport);
 
 // Pieces are of about `piece_bytes`, less than twice that. None for no floats. Throws ConfigError if there
 // are more servers than floats.

@@ -20,6 +20,7 @@ void Outbox::post(std::uint32_t urgency, std::function<void()> send) {
   changed_.notify_one();
 }
 
+// A message may be a header and a payload: nothing comes between the two.
 void Outbox::send_now(const std::function<void()>& send) {
   const std::scoped_lock one_sender(sending_);
   send();
@@ -52,14 +53,14 @@ void Outbox::work() {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return stop_ || !letters_.empty(); });
       if (letters_.empty()) return;
-      const auto send = letters_.top().send;
+      const auto send = letters_.top().send;  // a copy: a priority queue only shows its top
       letters_.pop();
       lock.unlock();
       send_now(send);
     }
   } catch (...) {
     const std::scoped_lock lock(mutex_);
-    failure_ = std::current_exception();
+    failure_ = std::current_exception();  // for check(); nothing leaves any more
   }
 }
 

@@ -18,10 +18,10 @@ class Rules : public ::testing::TestWithParam<net::Medium> {};
 INSTANTIATE_TEST_SUITE_P(All, Rules, ::testing::Values(net::Medium::memory, net::Medium::sockets),
                          [](const auto& p) { return p.param == net::Medium::memory ? "Memory" : "Sockets"; });
 
-void make_step(Client& client, const Buckets& buckets, int worker, int step, double lr) {
+void make_step(PieceClient& pieces, const Buckets& buckets, int worker, int step, double lr) {
   buckets.set_gradients(worker, step);
-  for (std::size_t b = 0; b < kBuckets.size(); ++b) client.push(b, lr);
-  for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
+  for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.push(b, lr);
+  for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.wait(b);
 }
 
 // A worker that has made none of its steps lets another make as many as the bound says, and no more.
@@ -42,22 +42,23 @@ TEST_P(Rules, SspLetsGoOnUpToItsBoundAndNoFurther) {
       }
       const int rank = to_int(t.rank());
       Buckets buckets(t);
-      Client client(t, o, kContents, buckets.views);
-      if (rank == 0) client.start(0, {});
+      Connection connection(t, o, kContents);
+      PieceClient pieces(connection, buckets.views);
+      if (rank == 0) pieces.start(0, {});
       started.arrive_and_wait();
       if (rank == 0) {
-        for (int step = 1; step <= bound; ++step) make_step(client, buckets, rank, step, 0.01);
+        for (int step = 1; step <= bound; ++step) make_step(pieces, buckets, rank, step, 0.01);
         as_far_as_it_may.set_value();
-        make_step(client, buckets, rank, bound + 1, 0.01);
+        make_step(pieces, buckets, rank, bound + 1, 0.01);
         further = true;
       } else {
         ASSERT_EQ(as_far_as_it_may.get_future().wait_for(kPatience), std::future_status::ready);
-        client.pull();  // piece by piece: between any two answers the server hears the other worker, too
+        pieces.pull();  // piece by piece: between any two answers the server hears the other worker, too
         EXPECT_FALSE(further);
-        for (int step = 1; step <= bound + 1; ++step) make_step(client, buckets, rank, step, 0.01);
+        for (int step = 1; step <= bound + 1; ++step) make_step(pieces, buckets, rank, step, 0.01);
       }
-      client.leave();
-      client.say_goodbye();
+      connection.leave();
+      connection.say_goodbye();
     });
     EXPECT_TRUE(further);
   }
@@ -83,18 +84,19 @@ TEST_P(Rules, StaleGradientCountsLessIfItShallBeDamped) {
       }
       const int rank = to_int(t.rank());
       Buckets buckets(t);
-      Client client(t, o, kContents, buckets.views);
-      if (rank == 0) client.start(0, {});
+      Connection connection(t, o, kContents);
+      PieceClient pieces(connection, buckets.views);
+      if (rank == 0) pieces.start(0, {});
       turn.arrive_and_wait();
-      if (rank == 1) client.pull();
+      if (rank == 1) pieces.pull();
       turn.arrive_and_wait();
-      for (int step = 1; rank == 0 && step <= 4; ++step) make_step(client, buckets, rank, step, 0.5);
+      for (int step = 1; rank == 0 && step <= 4; ++step) make_step(pieces, buckets, rank, step, 0.5);
       turn.arrive_and_wait();
-      if (rank == 1) make_step(client, buckets, rank, 1, 0.5);
-      client.leave();
+      if (rank == 1) make_step(pieces, buckets, rank, 1, 0.5);
+      connection.leave();
       turn.arrive_and_wait();
       if (rank == 1) ended = buckets.flat();
-      client.say_goodbye();
+      connection.say_goodbye();
     });
     std::size_t at = 0;
     for (std::size_t b = 0; b < kBuckets.size(); ++b) {
@@ -119,14 +121,15 @@ TEST_P(Rules, EveryPieceIsPulledHoweverManyThereAre) {
     if (to_int(t.rank()) >= 2) return void(serve(t, o));
     Buckets buckets(t);
     const auto first = buckets.flat();
-    Client client(t, o, contents, buckets.views);
-    if (t.rank() == Rank{0}) client.start(0, {});
+    Connection connection(t, o, contents);
+    PieceClient pieces(connection, buckets.views);
+    if (t.rank() == Rank{0}) pieces.start(0, {});
     turn.arrive_and_wait();
     for (const auto& v : buckets.views) std::ranges::fill(v.parameters, 0.0F);
-    client.pull();
+    pieces.pull();
     EXPECT_EQ(buckets.flat(), first);
-    client.leave();
-    client.say_goodbye();
+    connection.leave();
+    connection.say_goodbye();
   });
 }
 
@@ -152,22 +155,23 @@ TEST_P(Rules, NobodySeesAPieceInTheMiddleOfItsUpdate) {
     const auto parameters = memory.first(kCount);
     const auto gradients = memory.subspan(kCount);
     std::ranges::fill(parameters, 1.0F);
-    Client client(t, o, contents, {{parameters, gradients, parameters}});
-    if (t.rank() == Rank{0}) client.start(0, {});
+    Connection connection(t, o, contents);
+    PieceClient pieces(connection, {{parameters, gradients, parameters}});
+    if (t.rank() == Rank{0}) pieces.start(0, {});
     turn.arrive_and_wait();
     int torn = 0;
     for (int step = 0; step < kSteps; ++step) {
       std::ranges::fill(gradients, 0.25F);
-      client.push(0, 1);
-      client.wait(0);
+      pieces.push(0, 1);
+      pieces.wait(0);
       torn += std::ranges::count(parameters, parameters.front()) != kCount ? 1 : 0;
     }
     EXPECT_EQ(torn, 0);
-    client.leave();
+    connection.leave();
     turn.arrive_and_wait();
-    client.pull();
+    pieces.pull();
     EXPECT_EQ(parameters.front(), 1.0F - 0.25F * 3 * kSteps);
-    client.say_goodbye();
+    connection.say_goodbye();
   });
 }
 

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/large_pages.h"
 #include "net/stall.h"
 #include "ps/held_pieces.h"
 #include "ps/held_rows.h"
@@ -24,6 +23,7 @@ class Session {
       : transport_(transport),
         context_{.transport = transport,
                  .options = options,
+                 .payloads = Payloads(transport),
                  .self = to_int(transport.rank()) - options.first_server,
                  .outbox = outbox_,
                  .report = report_} {
@@ -51,7 +51,7 @@ class Session {
       }
       drop_lost();
     }
-    outbox_.drain();
+    outbox_.drain();  // what still leaves counts
     report_.bytes_sent = bytes_sent();
     return report_;
   }
@@ -63,6 +63,7 @@ class Session {
   void serve_one(net::Stall& stall) {
     const std::vector<Rank> peers = workers_here();
     const auto from = transport_.wait_for_any(peers, kGlance, {"waiting for gradients"});
+    // What its thread met ends the server: workers wait for answers that will not come.
     outbox_.check();
     if (from) {
       handle(*from);
@@ -72,7 +73,7 @@ class Session {
     }
   }
 
-  // To answer those that waited for a dead worker may show that another has died.
+  // In rounds: to answer those that waited for a dead worker may show that another has died.
   void drop_lost() {
     while (true) {
       std::set<Rank> lost;
@@ -83,6 +84,7 @@ class Session {
       if (lost.empty()) return;
       for (const Rank w : lost) {
         if (here_.erase(to_int(w)) == 0) continue;
+        // Where others have said goodbye the run is complete, and the last one dies after its work.
         if (here_.empty() && !somebody_ended_) throw RunError("no worker is left");
         pieces_->on_drop(to_int(w));
         rows_->on_drop(to_int(w));
@@ -99,7 +101,7 @@ class Session {
   }
 
   // The first worker's contents become ours; everybody else's must be the same, and the rest what we were
-  // told ourselves.
+  // told ourselves. In the order of ranks: who is told to differ does not depend on who came first.
   void greet() {
     const Activity doing{"joining the servers"};
     nlohmann::json ours;
@@ -113,7 +115,8 @@ class Session {
         const Contents contents = contents_in(theirs);
         ours = describe(context_.options, contents);
         const Layout layout = lay_out(contents, context_.options.servers);
-        context_.room = make_room(layout.bytes[static_cast<std::size_t>(context_.self)]);
+        context_.room =
+            context_.payloads.room_to_hold(layout.bytes[static_cast<std::size_t>(context_.self)], own_);
         pieces_.emplace(context_, layout);
         rows_.emplace(context_, layout);
       }
@@ -123,22 +126,6 @@ class Session {
       }
     }
     for (const int w : here_) send(transport_, Rank{w}, {.verb = Verb::welcome}, {}, doing);
-  }
-
-  // Where workers can read it if there is such a place.
-  std::span<std::byte> make_room(std::size_t bytes) {
-    if (net::PeerMemory* memory = transport_.peer_memory()) {
-      const auto room = memory->arena(transport_.rank());
-      if (bytes > room.size())
-        throw RunError(
-            fmt::format("server {}: {} bytes do not fit in {}", context_.self, bytes, room.size()));
-      return room.first(bytes);
-    }
-    own_ = zeros_in_large_pages((bytes + alignof(Gate)) / sizeof(float));
-    void* begin = own_.data();
-    std::size_t size = own_.size() * sizeof(float);
-    std::align(alignof(Gate), bytes, begin, size);
-    return {static_cast<std::byte*>(begin), bytes};
   }
 
   void handle(Rank from) {
@@ -172,6 +159,7 @@ class Session {
   }
 
   void on_bye(Rank from, const Header& header) {
+    // Before the answer: the worker may go as soon as it has it, and that is no death.
     here_.erase(to_int(from));
     somebody_ended_ = true;
     another_follows_ = header.slot != 0;
@@ -192,7 +180,7 @@ class Session {
   bool another_follows_ = false;
   ServerReport report_;
   ServerContext context_;
-  std::vector<float> own_;  // what is held, where memory is not shared
+  std::vector<float> own_;  // what is held, where workers cannot read it
   std::optional<HeldPieces> pieces_;
   std::optional<HeldRows> rows_;
   Outbox outbox_;  // last: what it still sends is all of the above

@@ -15,6 +15,7 @@
 #include "ps/layout.h"
 #include "ps/message.h"
 #include "ps/outbox.h"
+#include "ps/payload.h"
 
 namespace tutti::ps {
 
@@ -22,6 +23,7 @@ namespace tutti::ps {
 struct ServerContext {
   net::Transport& transport;
   const ServerOptions& options;
+  const Payloads payloads;
   int self = 0;                 // of the servers, which
   std::span<std::byte> room{};  // what it holds (see Layout)
   Outbox& outbox;
@@ -39,6 +41,13 @@ struct ServerContext {
       const std::scoped_lock lock(mutex);
       lost.insert(worker);
     }
+  }
+
+  // Sends an answer by `send_it`. In place it is a header, or a row, which is gone in no time. What travels
+  // is left to the outbox's thread: a slow reader must not hold up the updates that others wait for. Among
+  // answers that wait there the most urgent leaves first.
+  void answer(std::uint32_t urgency, const std::function<void()>& send_it) const {
+    payloads.in_place() ? outbox.send_now(send_it) : outbox.post(urgency, send_it);
   }
 
   // Of a push.
@@ -64,18 +73,6 @@ inline Push push_of(Rank from, const Header& header) {
 inline std::pair<Gate*, std::span<float>> place_gate(std::span<std::byte> room, std::size_t at,
                                                      std::size_t floats) {
   return {std::construct_at(reinterpret_cast<Gate*>(room.data() + at)), values_behind(room, at, floats)};
-}
-
-// Gradients that `header` says lie in a worker's shared memory.
-inline std::span<const float> gradients_in(net::PeerMemory& memory, Rank worker, const Header& header,
-                                           std::size_t floats) {
-  const auto arena = memory.arena(worker);
-  const std::uint64_t at = header.memory_at;
-  if (header.bytes != 0 || at % alignof(float) != 0 || at > arena.size() ||
-      (arena.size() - at) / sizeof(float) < floats) {
-    throw ProtocolError(fmt::format("worker {}: no gradient of {} at {}", to_int(worker), header.piece, at));
-  }
-  return {reinterpret_cast<const float*>(arena.data() + at), floats};
 }
 
 // Hands out a slot of an optimizer's state, which `header` asks for.

@@ -8,7 +8,8 @@
 #include "base/random.h"
 #include "net/inproc.h"
 #include "optim/step.h"
-#include "ps/client.h"
+#include "ps/piece_client.h"
+#include "ps/server.h"
 
 namespace tutti::ps::fixture {
 
@@ -118,20 +119,21 @@ inline Outcome train(net::Medium medium, const ServerOptions& o, int steps,
     const auto wrapped = wrap ? wrap(plain) : nullptr;
     net::Transport& t = wrapped ? *wrapped : plain;
     Buckets buckets(t);
-    Client client(t, o, kContents, buckets.views);
-    if (rank == 0) client.start(0, {});
+    Connection connection(t, o, kContents);
+    PieceClient pieces(connection, buckets.views);
+    if (rank == 0) pieces.start(0, {});
     started.arrive_and_wait();
     for (int step = 1; step <= steps; ++step) {
       buckets.set_gradients(rank, step);
-      for (std::size_t b = 0; b < kBuckets.size(); ++b) client.push(b, o.optimizer.lr);
-      for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
+      for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.push(b, o.optimizer.lr);
+      for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.wait(b);
     }
-    client.leave();
+    connection.leave();
     started.arrive_and_wait();
-    client.pull();
+    pieces.pull();
     outcome.replicas[static_cast<std::size_t>(rank)] = buckets.flat();
     started.arrive_and_wait();
-    client.say_goodbye();
+    connection.say_goodbye();
   });
   return outcome;
 }

@@ -65,20 +65,21 @@ TEST(Sockets, AWorkerWaitsForSlowerOnesWithTheRestOfItsPieces) {
     Watcher watcher(t, kUnderWay);
     if (t.rank() == Rank{0}) first_is_ahead.set_value(watcher.reached.get_future());
     Buckets buckets(watcher);
-    Client client(watcher, o, kContents, buckets.views);
-    if (t.rank() == Rank{0}) client.start(0, {});
+    Connection connection(watcher, o, kContents);
+    PieceClient pieces(connection, buckets.views);
+    if (t.rank() == Rank{0}) pieces.start(0, {});
     started.arrive_and_wait();
     if (t.rank() == Rank{1}) {
       EXPECT_EQ(first_is_ahead.get_future().get().wait_for(kPatience), std::future_status::ready);
     }
-    for (std::size_t b = 0; b < kBuckets.size(); ++b) client.push(b, 0.1);
-    for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
+    for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.push(b, 0.1);
+    for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.wait(b);
     if (t.rank() == Rank{0}) {
       EXPECT_EQ(watcher.most(), kUnderWay);
     }
-    EXPECT_EQ(client.bytes_sent(), 1446 * sizeof(float));
-    client.leave();
-    client.say_goodbye();
+    EXPECT_EQ(connection.bytes_sent(), 1446 * sizeof(float));
+    connection.leave();
+    connection.say_goodbye();
   });
 }
 
@@ -90,16 +91,17 @@ TEST(Sockets, AWorkerTakesPulledPiecesFromWhicheverServerSpeaks) {
     if (to_int(t.rank()) >= o.workers) return void(serve(t, o));
     Listener listener(t);
     Buckets buckets(listener);
-    Client client(listener, o, kContents, buckets.views);
-    client.start(0, {});
+    Connection connection(listener, o, kContents);
+    PieceClient pieces(connection, buckets.views);
+    pieces.start(0, {});
     listener.take_blind();  // servers introduce themselves in turn
     const auto started = buckets.flat();
     for (const auto& view : buckets.views) std::ranges::fill(view.parameters, 0.0F);
-    client.pull();
+    pieces.pull();
     EXPECT_EQ(listener.take_blind(), 0);
     EXPECT_EQ(buckets.flat(), started);
-    client.leave();
-    client.say_goodbye();
+    connection.leave();
+    connection.say_goodbye();
   });
 }
 
@@ -119,18 +121,19 @@ TEST_P(Servers, NextSessionMayCutThePiecesElsewhere) {
     for (int session = 0; session < 2; ++session) {
       Contents contents = kContents;
       if (session == 1) contents.piece_bytes = 400;
-      Client client(t, o, contents, buckets.views, {});
-      if (rank == 0) client.start(session * 3, {});
+      Connection connection(t, o, contents);
+      PieceClient pieces(connection, buckets.views);
+      if (rank == 0) pieces.start(session * 3, {});
       together.arrive_and_wait();
-      client.pull();
+      pieces.pull();
       for (int step = session * 3 + 1; step <= session * 3 + 3; ++step) {
         buckets.set_gradients(rank, step);
-        for (std::size_t b = 0; b < kBuckets.size(); ++b) client.push(b, o.optimizer.lr);
-        for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
+        for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.push(b, o.optimizer.lr);
+        for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.wait(b);
       }
-      client.leave();
+      connection.leave();
       together.arrive_and_wait();
-      client.say_goodbye(session == 0);
+      connection.say_goodbye(session == 0);
     }
     if (rank == 0) ended = buckets.flat();
   });
@@ -261,8 +264,9 @@ TEST_P(Servers, UpdatesAreMadeFromGradientsThatAreNotVoid) {
     const int rank = to_int(t.rank());
     if (rank >= o.workers) return void(serve(t, o));
     Buckets buckets(t);
-    Client client(t, o, kContents, buckets.views);
-    if (rank == 0) client.start(0, {});
+    Connection connection(t, o, kContents);
+    PieceClient pieces(connection, buckets.views);
+    if (rank == 0) pieces.start(0, {});
     started.arrive_and_wait();
     for (int step = 1; step <= 5; ++step) {
       const auto& who = bringing[static_cast<std::size_t>(step - 1)];
@@ -272,14 +276,14 @@ TEST_P(Servers, UpdatesAreMadeFromGradientsThatAreNotVoid) {
         if (!brings) std::ranges::fill(v.gradients, std::numeric_limits<float>::quiet_NaN());
       }
       for (std::size_t b = 0; b < kBuckets.size(); ++b) {
-        client.push(b, o.optimizer.lr, Answering::whole, brings ? Bringing::gradient : Bringing::nothing);
+        pieces.push(b, o.optimizer.lr, Answering::whole, brings ? Bringing::gradient : Bringing::nothing);
       }
-      for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
+      for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.wait(b);
       for (const auto& v : buckets.views) EXPECT_EQ(v.gradients[0], 0.0F) << "they are free for the next";
-      EXPECT_EQ(client.version(), step);
+      EXPECT_EQ(pieces.version(), step);
     }
-    client.leave();
-    const auto said = client.say_goodbye();
+    connection.leave();
+    const auto said = connection.say_goodbye();
     if (rank == 0) reports = said;
     replicas[static_cast<std::size_t>(rank)] = buckets.flat();
   });
@@ -314,17 +318,18 @@ TEST_P(Servers, ServersThatOnlyAverageHandOutMeanGradients) {
     Buckets buckets(t);
     for (auto& view : buckets.views) view.landing = view.gradients;
     const auto before = buckets.flat();
-    Client client(t, o, kContents, buckets.views);
+    Connection connection(t, o, kContents);
+    PieceClient pieces(connection, buckets.views);
     for (int step = 1; step <= 3; ++step) {
       buckets.set_gradients(to_int(t.rank()), step);
-      for (std::size_t b = 0; b < kBuckets.size(); ++b) client.push(b, 0.05);
-      for (std::size_t b = 0; b < kBuckets.size(); ++b) client.wait(b);
+      for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.push(b, 0.05);
+      for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.wait(b);
       const auto s = static_cast<std::uint64_t>(step);
       EXPECT_FLOAT_EQ(buckets.views[0].gradients[5], (noise(0, s, 5) + noise(1, s, 5)) / 2);
     }
     EXPECT_EQ(buckets.flat(), before);
-    client.leave();
-    client.say_goodbye();
+    connection.leave();
+    connection.say_goodbye();
   });
 }
 
@@ -337,7 +342,8 @@ TEST_P(Servers, StateComesBackAsItWasStarted) {
   net::run_as_threads(GetParam(), 3, kPatience, [&](net::Transport& t) {
     if (to_int(t.rank()) >= 1) return (void)serve(t, o);
     Buckets buckets(t);
-    Client client(t, o, kContents, buckets.views);
+    Connection connection(t, o, kContents);
+    PieceClient pieces(connection, buckets.views);
     std::vector<std::vector<std::vector<float>>> given(2);
     std::vector<std::vector<std::vector<float>>> got(2);
     const auto spans = [](auto& slots) {
@@ -351,13 +357,13 @@ TEST_P(Servers, StateComesBackAsItWasStarted) {
         got[slot].emplace_back(n);
       }
     }
-    client.start(17, spans(given));
-    client.pull();
-    EXPECT_EQ(client.version(), 17);
-    client.fetch_state(spans(got));
+    pieces.start(17, spans(given));
+    pieces.pull();
+    EXPECT_EQ(pieces.version(), 17);
+    pieces.fetch_state(spans(got));
     EXPECT_EQ(got, given);
-    client.leave();
-    client.say_goodbye();
+    connection.leave();
+    connection.say_goodbye();
   });
 }
 
@@ -374,11 +380,10 @@ TEST_P(Servers, WorkerOfAnotherModelOrOptimizerIsRefusedWithBothValues) {
         }
         return;
       }
-      Buckets buckets(t);
       const bool odd = to_int(t.rank()) == 1;
       Contents contents = kContents;
       if (odd) contents.model = model;
-      EXPECT_THROW(Client(t, odd ? theirs : o, contents, buckets.views), PeerLost);
+      EXPECT_THROW(Connection(t, odd ? theirs : o, contents), PeerLost);
     });
     return text;
   };
@@ -408,11 +413,12 @@ TEST_P(Servers, WorkerThatDiesIsNamedAtOnceOnServerAndWorkers) {
       return;
     }
     Buckets buckets(t);
-    Client client(t, o, kContents, buckets.views);
+    Connection connection(t, o, kContents);
+    PieceClient pieces(connection, buckets.views);
     if (to_int(t.rank()) == 1) return;  // dies
-    client.push(0, 0.1);
+    pieces.push(0, 0.1);
     const auto begin = Clock::now();
-    EXPECT_THROW(client.wait(0), RunError);
+    EXPECT_THROW(pieces.wait(0), RunError);
     EXPECT_LT(Clock::now() - begin, kAtOnce);
   });
 }
@@ -426,17 +432,18 @@ TEST_P(Servers, WorkerThatIsBusyForLongerThanTheTimeOutIsWaitedFor) {
   net::run_as_threads(GetParam(), 3, o.timeout, [&](net::Transport& t) {
     if (to_int(t.rank()) == 2) return (void)serve(t, o);
     Buckets buckets(t);
-    Client client(t, o, kContents, buckets.views);
+    Connection connection(t, o, kContents);
+    PieceClient pieces(connection, buckets.views);
     if (to_int(t.rank()) == 1) {  // evaluates, say
       for (const auto begin = Clock::now(); Clock::now() - begin < 3 * o.timeout;) {
         t.board().advance(t.rank());
         std::this_thread::yield();
       }
     }
-    client.push(0, 0.1);
-    client.wait(0);
-    client.leave();
-    client.say_goodbye();
+    pieces.push(0, 0.1);
+    pieces.wait(0);
+    connection.leave();
+    connection.say_goodbye();
   });
 }
 
@@ -461,13 +468,14 @@ TEST_P(Servers, WorkerThatStandsStillIsNamedByTheServer) {
       return;
     }
     Buckets buckets(t);
-    Client client(t, o, kContents, buckets.views);
+    Connection connection(t, o, kContents);
+    PieceClient pieces(connection, buckets.views);
     if (to_int(t.rank()) == 1) {
       const std::scoped_lock still(hold);  // until the server has given up
       return;
     }
-    client.push(0, 0.1);
-    EXPECT_THROW(client.wait(0), RunError);
+    pieces.push(0, 0.1);
+    EXPECT_THROW(pieces.wait(0), RunError);
   });
 }
 

@@ -10,7 +10,9 @@
 #include "base/random.h"
 #include "net/inproc.h"
 #include "optim/step.h"
-#include "ps/client.h"
+#include "ps/piece_client.h"
+#include "ps/row_client.h"
+#include "ps/server.h"
 
 namespace tutti::ps {
 namespace {
@@ -39,7 +41,7 @@ float gradient_at(int worker, int step, std::size_t reading, std::size_t k) {
 }
 
 // Into the client's memory; returns what to push.
-std::vector<std::uint32_t> write_gradients(int worker, int step, Client& client) {
+std::vector<std::uint32_t> write_gradients(int worker, int step, RowClient& client) {
   const auto rows = batch_of(worker, step);
   std::vector<float> values;
   for (std::size_t r = 0; r < rows.size(); ++r) {
@@ -114,35 +116,40 @@ Outcome train(net::Medium medium, const ServerOptions& o, int partitions, int st
                             .buckets = {16},
                             .tables = {{"words", kRows, kWidth}},
                             .partitions = partitions};
-    Client client(t, o, contents, {{dense, room.all.first(16), dense}}, {{table, room.all.subspan(16)}});
-    if (rank == 0) client.start(0, {});
+    Connection connection(t, o, contents);
+    PieceClient pieces(connection, {{dense, room.all.first(16), dense}});
+    RowClient client(connection, {{table, room.all.subspan(16)}});
+    if (rank == 0) {
+      pieces.start(0, {});
+      client.start(0, {});
+    }
     together.arrive_and_wait();
-    client.take_busy_time();
+    connection.take_busy_time();
     const auto begin = Clock::now();
     for (int step = 1; step <= steps; ++step) {
       const auto rows = write_gradients(rank, step, client);
-      client.pull_rows(0, rows);  // what forward reads
-      client.wait_rows();
+      client.pull(0, rows);  // what forward reads
+      client.wait();
       for (const auto r : batch_of(rank, step))
         EXPECT_NE(table[static_cast<std::size_t>(r) * kWidth], -99.0F);
-      client.push(0, o.optimizer.lr);
+      pieces.push(0, o.optimizer.lr);
       if (rank < bringing) {
-        client.push_rows(0, rows, o.optimizer.lr);
+        client.push(0, rows, o.optimizer.lr);
       } else {
-        client.push_rows(0, {}, o.optimizer.lr, Bringing::nothing);
+        client.push(0, {}, o.optimizer.lr, Bringing::nothing);
       }
-      client.expect_rows(0, rows);
-      client.wait(0);
-      client.wait_rows();
+      client.expect(0, rows);
+      pieces.wait(0);
+      client.wait();
     }
-    const auto busy = client.take_busy_time();
+    const auto busy = connection.take_busy_time();
     EXPECT_LE(busy, Clock::now() - begin) << "what is under way at once counts once";
-    client.leave();
+    connection.leave();
     together.arrive_and_wait();
-    if (rank == 0) outcome.bytes_sent = client.bytes_sent();
-    client.pull_tables();
+    if (rank == 0) outcome.bytes_sent = connection.bytes_sent();
+    client.pull_all();
     together.arrive_and_wait();
-    const auto reports = client.say_goodbye();
+    const auto reports = connection.say_goodbye();
     if (rank == 0) {
       for (const ServerReport& r : reports) outcome.bytes_pulled += r.bytes_sent;
     }
@@ -225,21 +232,22 @@ TEST_P(SparseServers, NextSessionGoesOnWithTheStateUnderOtherPartitions) {
     for (int session = 0; session < 3; ++session) {
       const Contents contents{.tables = {{"words", kRows, kWidth}},
                               .partitions = partitions[static_cast<std::size_t>(session)]};
-      Client client(t, o, contents, {}, {{table, room.all.subspan(16)}});
+      Connection connection(t, o, contents);
+      RowClient client(connection, {{table, room.all.subspan(16)}});
       if (rank == 0) client.start(session * 4, state);
       together.arrive_and_wait();
-      client.pull_tables();
+      client.pull_all();
       EXPECT_EQ(client.version(), session * 4);
       for (int step = session * 4 + 1; step <= session * 4 + 4; ++step) {
-        client.push_rows(0, write_gradients(rank, step, client), o.optimizer.lr);
-        client.wait_rows();
+        client.push(0, write_gradients(rank, step, client), o.optimizer.lr);
+        client.wait();
       }
-      client.leave();
+      connection.leave();
       together.arrive_and_wait();
-      client.pull_tables();
+      client.pull_all();
       if (rank == 0) client.fetch_state(state);
       together.arrive_and_wait();
-      client.say_goodbye(session < 2);
+      connection.say_goodbye(session < 2);
     }
     if (rank == 0) ended = table;
   });
@@ -258,7 +266,8 @@ void expect_refused(net::Medium medium, const std::function<Header(net::Transpor
     }
     std::vector<float> table(kRows * kWidth);
     const Room room(t);
-    Client client(t, o, {.tables = {{"words", kRows, kWidth}}}, {}, {{table, room.all.subspan(16)}});
+    Connection connection(t, o, {.tables = {{"words", kRows, kWidth}}});
+    RowClient client(connection, {{table, room.all.subspan(16)}});
     client.start(0, {});
     const Header sent = header(t);
     net::send(t, Rank{1}, std::as_bytes(std::span(&sent, 1)), {"pushing"});
@@ -294,10 +303,11 @@ void expect_answer_refused(std::uint32_t rows) {
     }
     std::vector<float> table(kRows * kWidth);
     const Room room(t);
-    Client client(t, o, {.tables = {{"words", kRows, kWidth}}}, {}, {{table, room.all.subspan(16)}});
-    client.pull_rows(0, std::array<std::uint32_t, 2>{3, 8});
+    Connection connection(t, o, {.tables = {{"words", kRows, kWidth}}});
+    RowClient client(connection, {{table, room.all.subspan(16)}});
+    client.pull(0, std::array<std::uint32_t, 2>{3, 8});
     try {
-      client.wait_rows();
+      client.wait();
       ADD_FAILURE() << rows << " rows were taken for 2";
     } catch (const ProtocolError& e) {
       EXPECT_NE(std::string(e.what()).find("rows that nobody asked for"), std::string::npos) << e.what();
@@ -316,20 +326,22 @@ TEST_P(SparseServers, TimeOfPiecesAndOfRowsUnderWayIsCounted) {
     if (t.rank() == Rank{1}) return (void)serve(t, o);
     std::vector<float> table(kRows * kWidth), dense(16);
     const Room room(t);
-    Client client(
-        t, o, {.model = {{"dense", {16}, "float32"}}, .buckets = {16}, .tables = {{"words", kRows, kWidth}}},
-        {{dense, room.all.first(16), dense}}, {{table, room.all.subspan(16)}});
+    Connection connection(
+        t, o, {.model = {{"dense", {16}, "float32"}}, .buckets = {16}, .tables = {{"words", kRows, kWidth}}});
+    PieceClient pieces(connection, {{dense, room.all.first(16), dense}});
+    RowClient client(connection, {{table, room.all.subspan(16)}});
+    pieces.start(0, {});
     client.start(0, {});
-    client.push(0, 0.1);
-    client.wait(0);
-    EXPECT_GT(client.take_busy_time(), Clock::duration::zero());
-    client.push_rows(0, write_gradients(0, 1, client), 0.1);
-    client.expect_rows(0, {});
-    client.wait_rows();
-    EXPECT_GT(client.take_busy_time(), Clock::duration::zero());
-    EXPECT_EQ(client.take_busy_time(), Clock::duration::zero());
-    client.leave();
-    client.say_goodbye();
+    pieces.push(0, 0.1);
+    pieces.wait(0);
+    EXPECT_GT(connection.take_busy_time(), Clock::duration::zero());
+    client.push(0, write_gradients(0, 1, client), 0.1);
+    client.expect(0, {});
+    client.wait();
+    EXPECT_GT(connection.take_busy_time(), Clock::duration::zero());
+    EXPECT_EQ(connection.take_busy_time(), Clock::duration::zero());
+    connection.leave();
+    connection.say_goodbye();
   });
 }
 
