@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/train_command.h"
-#include "report/summary.h"
+#include "observe/summary.h"
 
 namespace tutti::cli {
 
@@ -80,7 +80,7 @@ launch::Outcome Comparison::run_one(std::size_t i, std::size_t repeat, LiveTable
     cell.failure = what = outcome.line;
     cell.summary = nullptr;
   } else {
-    if (!reused) summary = report::read_summary(cell.repeats[repeat].folder);
+    if (!reused) summary = observe::read_summary_json(cell.repeats[repeat].folder);
     report::settle(cell);
   }
   save();

@@ -40,10 +40,10 @@ int emulate_command(const EmulateFlags& f) {
     fmt::print(stderr, "tutti: {}\n", outcome.line);
     return outcome.exit_code;
   }
-  for (const auto& host : traffic.at("per_host")) {
-    fmt::print(stderr, "host {}: sent {} in {} packets, received {} in {}\n", host.at("host").get<int>(),
-               human_bytes(host.at("bytes_sent")), host.at("packets_sent").get<std::uint64_t>(),
-               human_bytes(host.at("bytes_received")), host.at("packets_received").get<std::uint64_t>());
+  for (const auto& host : traffic.per_host) {
+    fmt::print(stderr, "host {}: sent {} in {} packets, received {} in {}\n", host.host,
+               human_bytes(host.bytes_sent), host.packets_sent, human_bytes(host.bytes_received),
+               host.packets_received);
   }
   return 0;
 }

@@ -11,63 +11,56 @@
 #include "config/environment.h"
 #include "config/flags.h"
 #include "lab/run.h"
+#include "observe/summary.h"
 #include "report/page.h"
-#include "report/summary.h"
 #include "train/resume.h"
 
 namespace tutti::cli {
 namespace {
 
-void print_traffic(const nlohmann::json& emulated) {
-  for (const auto& host : emulated.at("per_host")) {
-    const auto number = [&](const char* key) { return host.at(key).get<std::uint64_t>(); };
-    fmt::print("\n  emulated host {:>2}: sent {:>10} in {:>8} packets, received {:>10} in {:>8}",
-               number("host"), human_bytes(number("bytes_sent")), number("packets_sent"),
-               human_bytes(number("bytes_received")), number("packets_received"));
+void print_traffic(const observe::Emulated& emulated) {
+  for (const auto& host : emulated.per_host) {
+    fmt::print("\n  emulated host {:>2}: sent {:>10} in {:>8} packets, received {:>10} in {:>8}", host.host,
+               human_bytes(host.bytes_sent), host.packets_sent, human_bytes(host.bytes_received),
+               host.packets_received);
   }
 }
 
-void print_summary(const nlohmann::json& s, const std::string& folder, std::uint64_t rejected_connections) {
-  const auto number = [&](const char* key) { return s.at(key).get<double>(); };
+void print_summary(const observe::Summary& s, const std::string& folder) {
   fmt::print(
       "\n{} workers: {:.0f} samples/s, step {:.2f} ms (p90 {:.2f}), compute {:.2f} ms, exchange {:.2f} ms of "
       "which "
       "{:.2f} ms exposed\n",
-      s.at("workers").get<int>(), number("samples_per_second"), s.at("step_ms").at("median").get<double>(),
-      s.at("step_ms").at("p90").get<double>(), number("compute_ms"), number("exchange_ms"),
-      number("exposed_exchange_ms"));
-  if (s.contains("words_per_second")) fmt::print("{:.0f} words/s; ", number("words_per_second"));
-  fmt::print("each worker sent {}", human_bytes(s.at("bytes_sent_per_worker").get<std::uint64_t>()));
-  if (!s.at("train_loss").is_null()) fmt::print("; train loss {:.4f}", number("train_loss"));
-  for (const auto& [key, value] : s.items()) {
-    if (key.starts_with("test_") && value.is_number()) {
-      fmt::print("; test {} {:.4f}", key.substr(5), value.get<double>());
-    }
+      s.workers, s.samples_per_second, s.step_ms.median, s.step_ms.p90, s.compute_ms, s.exchange_ms,
+      s.exposed_exchange_ms);
+  if (s.words_per_second) fmt::print("{:.0f} words/s; ", *s.words_per_second);
+  fmt::print("each worker sent {}", human_bytes(s.bytes_sent_per_worker));
+  if (s.train_loss) fmt::print("; train loss {:.4f}", *s.train_loss);
+  for (const auto& [name, value] : s.test) {
+    if (value) fmt::print("; test {} {:.4f}", name, *value);
   }
-  if (s.contains("target")) {
-    fmt::print("\n{} {} {}", s.at("target").at("figure").get<std::string>(),
-               s.at("target").at("value").get<double>(),
-               s.at("reached").get<bool>()
-                   ? fmt::format("was reached after {:.1f} s", number("time_to_target_seconds"))
-                   : "was not reached");
+  if (s.until) {
+    const auto& [target, reached, seconds] = *s.until;
+    fmt::print("\n{} {} {}", target.figure, target.value,
+               reached ? fmt::format("was reached after {:.1f} s", seconds.value_or(0)) : "was not reached");
   }
-  const auto conditions = report::conditions_of(s);
+  const auto conditions = observe::conditions_of(s);
   if (!conditions.empty()) fmt::print("\n{}", conditions);
-  if (s.value("pace_ms", 0.0) > 0) fmt::print(": no training, only its exchange");
-  if (s.contains("emulated")) print_traffic(s["emulated"]);
-  if (s.contains("staleness")) {
+  if (s.pace_ms > 0) fmt::print(": no training, only its exchange");
+  if (s.emulated) print_traffic(*s.emulated);
+  if (s.by_servers) {
     fmt::print(
         "\nstaleness of gradients {:.2f} on average, {} at most; lead {} at most; {} pieces applied, {} "
         "dropped",
-        s.at("staleness").at("mean").get<double>(), s.at("staleness").at("max").get<int>(),
-        s.at("max_lead").get<int>(), s.at("pieces_applied").get<std::int64_t>(),
-        s.at("pieces_dropped").get<std::int64_t>());
+        s.by_servers->staleness.mean, s.by_servers->staleness.max, s.by_servers->max_lead,
+        s.by_servers->pieces_applied, s.by_servers->pieces_dropped);
   }
-  fmt::print("\nparameters {} on {}\n", s.at("parameters_sha256").get<std::string>().substr(0, 16),
-             report::replicas_agree(s) ? "every replica" : "rank 0 ONLY: replicas differ");
-  if (rejected_connections > 0)
+  fmt::print("\nparameters {} on {}\n", s.parameters_sha256.substr(0, 16),
+             observe::replicas_agree(s) ? "every replica" : "rank 0 ONLY: replicas differ");
+  if (s.rejected_connections.value_or(0) > 0) {
     fmt::print("{} connections were rejected: they did not know the secret of the job\n",
-               rejected_connections);
+               *s.rejected_connections);
+  }
   fmt::print("everything is in {}\n", folder);
 }
 
@@ -89,13 +82,11 @@ int train(const config::TrainConfig& config) {
     fmt::print(stderr, "tutti: {}\n", outcome.line);
     return outcome.exit_code;
   }
-  auto summary = report::read_summary(resolved.out);
-  summary["rejected_connections"] = outcome.rejected_connections;
-  write_file_atomically(std::filesystem::path(resolved.out) / "summary.json", summary.dump(2) + "\n");
+  const auto summary = observe::read_summary(resolved.out);
   const auto page = report::write_page(resolved.out);
-  print_summary(summary, resolved.out, outcome.rejected_connections);
+  print_summary(summary, resolved.out);
   fmt::print("the page is {}\n", page.string());
-  return report::replicas_agree(summary) ? 0 : 1;
+  return observe::replicas_agree(summary) ? 0 : 1;
 }
 
 // What is not said now is as it was: the config that was saved is the default, the given flags are laid over

@@ -134,8 +134,8 @@ std::vector<Traffic> Cluster::traffic() const {
   return all;
 }
 
-std::pair<launch::Outcome, nlohmann::json> Cluster::run(launch::JobSpec job,
-                                                        const launch::Listener& listener) const {
+std::pair<launch::Outcome, observe::Emulated> Cluster::run(launch::JobSpec job,
+                                                           const launch::Listener& listener) const {
   const int processes = launch::processes_of(job);
   job.transport = "tcp";
   job.meeting = {switch_.get(), kSwitchAddress};
@@ -149,17 +149,17 @@ std::pair<launch::Outcome, nlohmann::json> Cluster::run(launch::JobSpec job,
   const auto before = traffic();
   const auto outcome = launch::run(job, listener);
   const auto after = traffic();
-  auto per_host = nlohmann::json::array();
+  observe::Emulated emulated{hosts(), emulation_.link, {}};
   for (std::size_t h = 0; h < hosts_.size(); ++h) {
-    per_host.push_back({{"host", h},
-                        {"ranks", ranks[h]},
-                        {"bytes_sent", after[h].bytes_sent - before[h].bytes_sent},
-                        {"packets_sent", after[h].packets_sent - before[h].packets_sent},
-                        {"bytes_received", after[h].bytes_received - before[h].bytes_received},
-                        {"packets_received", after[h].packets_received - before[h].packets_received},
-                        {"packets_dropped", after[h].packets_dropped - before[h].packets_dropped}});
+    emulated.per_host.push_back({.host = static_cast<int>(h),
+                                 .ranks = std::move(ranks[h]),
+                                 .bytes_sent = after[h].bytes_sent - before[h].bytes_sent,
+                                 .packets_sent = after[h].packets_sent - before[h].packets_sent,
+                                 .bytes_received = after[h].bytes_received - before[h].bytes_received,
+                                 .packets_received = after[h].packets_received - before[h].packets_received,
+                                 .packets_dropped = after[h].packets_dropped - before[h].packets_dropped});
   }
-  return {outcome, {{"hosts", hosts()}, {"link", emulation_.link}, {"per_host", per_host}}};
+  return {outcome, std::move(emulated)};
 }
 
 double Cluster::measure_link() const {

@@ -13,7 +13,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "base/file.h"
 #include "config/emulation.h"
 #include "launch/launcher.h"
+#include "observe/summary.h"
 
 namespace tutti::emulate {
 
@@ -47,9 +47,10 @@ class Cluster {
 
   int hosts() const { return static_cast<int>(hosts_.size()); }
 
-  // Runs a job over TCP, its processes dealt to the hosts in turn, and says what passed the links meanwhile:
-  // {"hosts", "link", "per_host": [{"host", "ranks", and the fields of Traffic}]}. Throws as launch::run.
-  std::pair<launch::Outcome, nlohmann::json> run(launch::JobSpec job, const launch::Listener& listener) const;
+  // Runs a job over TCP, its processes dealt to the hosts in turn, and says what passed the links meanwhile.
+  // Throws as launch::run.
+  std::pair<launch::Outcome, observe::Emulated> run(launch::JobSpec job,
+                                                    const launch::Listener& listener) const;
 
   // Bytes a second that a plain TCP stream from one host to another delivers, over about a second; 0 with
   // only one host.

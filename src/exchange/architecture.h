@@ -44,8 +44,8 @@ class Architecture {
   }
   ExchangeTimes times() const { return figures_ != nullptr ? figures_->times() : ExchangeTimes{}; }
   std::uint64_t bytes_sent() const { return figures_ != nullptr ? figures_->bytes_sent() : 0; }
-  nlohmann::json report() const {
-    return figures_ != nullptr ? figures_->report() : nlohmann::json::object();
+  std::optional<observe::ServersFigures> by_servers() const {
+    return figures_ != nullptr ? figures_->by_servers() : std::nullopt;
   }
 
  private:

@@ -5,10 +5,11 @@
 // those that a class leaves out.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/deadline.h"
 #include "grad/buckets.h"
+#include "observe/summary.h"
 
 namespace tutti::exchange {
 
@@ -98,8 +99,8 @@ class HasFigures {
   virtual ExchangeTimes times() const = 0;
   // Gradients and parameters that this worker has sent so far.
   virtual std::uint64_t bytes_sent() const = 0;
-  // What there is to tell after finish(), for the summary: staleness, dropped gradients.
-  virtual nlohmann::json report() const { return nlohmann::json::object(); }
+  // What the servers have counted, after finish(); none where there are no servers.
+  virtual std::optional<observe::ServersFigures> by_servers() const { return std::nullopt; }
 };
 
 }  // namespace tutti::exchange

@@ -67,7 +67,7 @@ void Hybrid::finish(Afterwards afterwards) {
   reports_ = connection_.say_goodbye(afterwards == Afterwards::another_session);
 }
 
-nlohmann::json Hybrid::report() const {
+std::optional<observe::ServersFigures> Hybrid::by_servers() const {
   return combine_reports(reports_);
 }
 

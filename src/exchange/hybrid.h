@@ -33,7 +33,7 @@ class Hybrid final : public Exchange, public Settles, public HasRows, public Has
   void finish(Afterwards afterwards) override;
   ExchangeTimes times() const override { return times_; }
   std::uint64_t bytes_sent() const override { return dense_.bytes_sent() + connection_.bytes_sent(); }
-  nlohmann::json report() const override;
+  std::optional<observe::ServersFigures> by_servers() const override;
   TableRows* rows() override { return has_tables_ ? &rows_ : nullptr; }
 
  private:

@@ -184,10 +184,6 @@ void Servers::finish(Afterwards afterwards) {
   reports_ = connection_.say_goodbye(afterwards == Afterwards::another_session);
 }
 
-nlohmann::json Servers::report() const {
-  return combine_reports(reports_);
-}
-
 AggregatedServers::AggregatedServers(const Parts& parts, const Tuning& tuning)
     : parts_(parts),
       options_(tuning.servers),
@@ -248,31 +244,25 @@ std::uint64_t AggregatedServers::bytes_sent() const {
   return inner_.bytes_sent() + (connection_ ? connection_->bytes_sent() : 0);
 }
 
-nlohmann::json combine_reports(const std::vector<ps::ServerReport>& reports) {
-  ps::ServerReport all;
+observe::ServersFigures combine_reports(const std::vector<ps::ServerReport>& reports) {
+  observe::ServersFigures all;
+  auto& [mean, most, histogram] = all.staleness;
   for (const ps::ServerReport& r : reports) {
-    all.bytes_sent += r.bytes_sent;
-    all.applied += r.applied;
-    all.dropped += r.dropped;
-    all.repeated += r.repeated;
+    all.bytes_sent_per_server += r.bytes_sent;
+    all.pieces_applied += r.applied;
+    all.pieces_dropped += r.dropped;
+    all.pieces_repeated += r.repeated;
     all.max_lead = std::max(all.max_lead, r.max_lead);
-    for (const auto& [behind, count] : r.staleness) all.staleness[behind] += count;
+    for (const auto& [behind, count] : r.staleness) histogram[behind] += count;
   }
+  if (!reports.empty()) all.bytes_sent_per_server /= reports.size();
   double sum = 0;
-  auto histogram = nlohmann::json::object();
-  for (const auto& [behind, count] : all.staleness) {
+  for (const auto& [behind, count] : histogram) {
     sum += static_cast<double>(behind) * static_cast<double>(count);
-    histogram[std::to_string(behind)] = count;
   }
-  return {{"bytes_sent_per_server", reports.empty() ? 0 : all.bytes_sent / reports.size()},
-          {"pieces_applied", all.applied},
-          {"pieces_dropped", all.dropped},
-          {"pieces_repeated", all.repeated},
-          {"max_lead", all.max_lead},
-          {"staleness",
-           {{"mean", all.applied > 0 ? sum / static_cast<double>(all.applied) : 0.0},
-            {"max", all.staleness.empty() ? 0 : all.staleness.rbegin()->first},
-            {"histogram", histogram}}}};
+  if (all.pieces_applied > 0) mean = sum / static_cast<double>(all.pieces_applied);
+  if (!histogram.empty()) most = histogram.rbegin()->first;
+  return all;
 }
 
 namespace {

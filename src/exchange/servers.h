@@ -25,9 +25,8 @@
 
 namespace tutti::exchange {
 
-// What all workers and servers together saw, from the servers' reports: gradients as whole ones, staleness as
-// a distribution.
-nlohmann::json combine_reports(const std::vector<ps::ServerReport>& reports);
+// What all servers together have counted.
+observe::ServersFigures combine_reports(const std::vector<ps::ServerReport>& reports);
 
 class Servers final : public Exchange,
                       public CountsSteps,
@@ -47,7 +46,7 @@ class Servers final : public Exchange,
   void finish(Afterwards afterwards) override;
   ExchangeTimes times() const override { return times_; }
   std::uint64_t bytes_sent() const override { return connection_.bytes_sent(); }
-  nlohmann::json report() const override;
+  std::optional<observe::ServersFigures> by_servers() const override { return combine_reports(reports_); }
   TableRows* rows() override { return parts_.tables.size() > 0 ? &rows_ : nullptr; }
 
  private:
@@ -99,7 +98,7 @@ class AggregatedServers final : public Exchange, public Settles, public HasState
   void finish(Afterwards afterwards) override;
   ExchangeTimes times() const override { return inner_.times(); }
   std::uint64_t bytes_sent() const override;
-  nlohmann::json report() const override { return combine_reports(reports_); }
+  std::optional<observe::ServersFigures> by_servers() const override { return combine_reports(reports_); }
 
  private:
   void push_and_pull(std::size_t bucket, collectives::Buffer buffer, std::string_view label);

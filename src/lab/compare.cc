@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/version.h"
 #include "exchange/strategy.h"
-#include "report/summary.h"
+#include "observe/summary.h"
 
 namespace tutti::lab {
 namespace {
@@ -81,15 +81,16 @@ std::vector<PlannedRun> plan_runs(const CompareSpec& spec) {
 }
 
 nlohmann::json finished_run(const config::TrainConfig& resolved, const fs::path& program) {
-  const auto path = fs::path(resolved.out) / "summary.json";
+  const auto path = fs::path(resolved.out) / observe::kSummaryFile;
   std::error_code none;
   const auto written = fs::last_write_time(path, none);
   if (none || written < fs::last_write_time(program)) return nullptr;
   try {
-    auto summary = report::read_summary(resolved.out);
+    auto json = observe::read_summary_json(resolved.out);
+    const auto summary = json.get<observe::Summary>();
     nlohmann::json wanted = resolved;
-    wanted["out"] = summary["config"].value("out", "");
-    return summary["config"] == wanted && summary.value("version", "") == kVersion ? summary : nullptr;
+    wanted["out"] = summary.config.value("out", "");
+    return summary.config == wanted && summary.version == kVersion ? json : nullptr;
   } catch (const DataError&) {
     return nullptr;  // damaged: it is run again
   }
@@ -105,7 +106,7 @@ void verify(std::vector<Cell>& cells) {
     const auto samples = differs_from(cells, cell, "samples_sha256", [&](const Cell& other) {
       return keeps_step(cell) && keeps_step(other) && other.workers == cell.workers;
     });
-    if (!report::replicas_agree(cell.summary)) {
+    if (!observe::replicas_agree(cell.summary.get<observe::Summary>())) {
       cell.doubt = "its replicas differ";
     } else if (!weights.empty()) {
       cell.doubt = "began with other weights than " + weights;

@@ -2,7 +2,7 @@
 
 #include "emulate/cluster.h"
 #include "observe/jsonl_sink.h"
-#include "report/summary.h"
+#include "observe/summary.h"
 #include "train/plan.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
@@ -33,18 +33,6 @@ launch::JobSpec spec_of(const train::Prepared& run, const std::string& program) 
   for (const UniqueFd& fd : run.keep_open) spec.inherit.push_back(fd.get());
   if (run.lock) spec.inherit.push_back(run.lock.fd());  // the folder is taken until the last of them is gone
   return spec;
-}
-
-launch::Outcome run_once(const launch::JobSpec& spec, const emulate::Cluster* cluster, const fs::path& out,
-                         const launch::Listener& listener) {
-  if (cluster == nullptr) return launch::run(spec, listener);
-  auto [outcome, traffic] = cluster->run(spec, listener);
-  if (outcome.exit_code == 0) {
-    auto summary = report::read_summary(out);
-    summary["emulated"] = std::move(traffic);
-    write_file_atomically(out / "summary.json", summary.dump(2) + "\n");
-  }
-  return outcome;
 }
 
 // Between two tries of a run: takes its folder back to where the next one begins, and says where that is.
@@ -80,15 +68,24 @@ launch::Outcome run_training(train::Prepared& run, const std::string& program,
   for (const auto& note : run.notes) say(note);
 
   const train::Setup at_first = run.setup;
+  std::optional<observe::Emulated> emulated;  // what the last try put on the links
+  const auto run_once = [&] {
+    const auto spec = spec_of(run, program);
+    if (!cluster) return launch::run(spec, listener);
+    auto [ended, traffic] = cluster->run(spec, listener);
+    emulated = std::move(traffic);
+    return ended;
+  };
   auto outcome = run_with_restarts(
       {.restarts = run.setup.config.restarts,
-       .run = [&] { return run_once(spec_of(run, program), cluster ? &*cluster : nullptr, out, listener); },
+       .run = run_once,
        .rewind = [&](const auto& failed) { return rewind(run.setup, at_first, failed, say); },
        .say = say,
        .pause = pause});
   if (outcome.exit_code != 0) train::sweep_run_folder(out);
   // Told to stop in its last step, it has come to its end all the same.
-  if (outcome.interrupted_by != 0 && fs::exists(out / "summary.json")) outcome.exit_code = 0;
+  if (outcome.interrupted_by != 0 && fs::exists(out / observe::kSummaryFile)) outcome.exit_code = 0;
+  if (outcome.exit_code == 0) observe::add_to_summary(out, emulated, outcome.rejected_connections);
   return outcome;
 }
 

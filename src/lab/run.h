@@ -14,8 +14,9 @@ inline constexpr const char* kTrainTask = "train";
 
 // Takes the run folder, starts the workers of a prepared run and waits for their end; starts them again where
 // the config allows it. `program` is this executable. run.lock is held from then on, and run.setup is as the
-// last try had it. What happens to folder and job is told as notes, and kept in metrics.jsonl. Throws
-// ConfigError if another run has the folder, RunError.
+// last try had it. What happens to folder and job is told as notes, and kept in metrics.jsonl. Adds the
+// launcher's part to the summary of a run that has ended well. Throws ConfigError if another run has the
+// folder, RunError.
 launch::Outcome run_training(train::Prepared& run, const std::string& program,
                              const launch::Listener& listener, const Pause& pause = pause_unless_interrupted);
 

@@ -20,14 +20,14 @@ std::string processor() {
 
 }  // namespace
 
-nlohmann::json describe_machine() {
+Machine describe_machine() {
   utsname name{};
   ::uname(&name);
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
-  return {{"cpu", processor()},
-          {"cores", ::sysconf(_SC_NPROCESSORS_ONLN)},
-          {"memory_bytes", pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))},
-          {"kernel", std::string(name.sysname) + " " + name.release}};
+  return {.cpu = processor(),
+          .cores = ::sysconf(_SC_NPROCESSORS_ONLN),
+          .memory_bytes = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)),
+          .kernel = std::string(name.sysname) + " " + name.release};
 }
 
 }  // namespace tutti::observe

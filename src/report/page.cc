@@ -7,12 +7,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"
+#include "checkpoint/strict_json.h"
+#include "observe/summary.h"
 #include "report/cell.h"
 #include "report/differences.h"
 #include "report/run_folder.h"
 #include "report/schedules.h"
 #include "report/study.h"
-#include "report/summary.h"
 #include "report/template.h"
 #include "report/verdict.h"
 
@@ -24,6 +25,10 @@ namespace fs = std::filesystem;
 // Samples of a node: as many as a picture can show, fewer where there are many runs.
 constexpr std::size_t kMostPointsOfNodes = 4000;
 constexpr std::size_t kFewestPoints = 60;
+
+nlohmann::json read_json(const fs::path& path) {
+  return checkpoint::parse_strict(read_file(path), path.string());
+}
 
 std::vector<Cell> read_cells(const fs::path& path) {
   const auto json = read_json(path);
@@ -39,7 +44,7 @@ std::vector<Cell> read_cells(const fs::path& path) {
 void reread(const fs::path& folder, Cell& cell) {
   if (cell.summary.is_null()) return;
   try {
-    cell.summary = read_summary(folder_of(folder, cell));
+    cell.summary = observe::read_summary_json(folder_of(folder, cell));
   } catch (const DataError& e) {
     cell.summary = nullptr;
     cell.failure = fmt::format("damaged: {}", e.what());
@@ -47,8 +52,9 @@ void reread(const fs::path& folder, Cell& cell) {
 }
 
 Cell cell_of_run(const fs::path& folder) {
-  const auto summary = read_summary(folder);
-  return {summary["strategy"], summary["workers"], folder.string(), summary, "", summary["model"]};
+  const auto json = observe::read_summary_json(folder);
+  const auto summary = json.get<observe::Summary>();
+  return {summary.strategy, summary.workers, folder.string(), json, "", summary.model};
 }
 
 nlohmann::json read_study(const fs::path& path) {
@@ -83,7 +89,7 @@ nlohmann::json page_data(const fs::path& folder) {
     data["verdict"] = verdict(cells);
     data["differences"] = differences(folder, cells);
     if (fs::is_regular_file(folder / "study.json")) data["study"] = read_study(folder / "study.json");
-  } else if (fs::is_regular_file(folder / "summary.json")) {
+  } else if (fs::is_regular_file(folder / observe::kSummaryFile)) {
     data["kind"] = "run";
     data["cells"].push_back(details(cell_of_run(folder), folder, 1));
   } else {

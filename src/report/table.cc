@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/bytes.h"
-#include "report/summary.h"
+#include "observe/summary.h"
 
 namespace tutti::report {
 namespace {
@@ -21,19 +21,18 @@ std::string spread(const Cell& c) {
 }
 
 std::string row(const Cell& c, const Cell* base) {
-  const auto& s = c.summary;
-  const auto accuracy = s.value("test_accuracy", nlohmann::json());
-  const auto conditions = conditions_of(s);
-  return fmt::format(kForm, label_of(c), c.workers, fmt::format("{:.0f}", speed(c)), spread(c),
-                     base != nullptr ? fmt::format("{:.2f}x", speed(c) / speed(*base)) : "-",
-                     fmt::format("{:.1f}", s.at("step_ms").at("median").get<double>()),
-                     fmt::format("{:.2f}", s.at("exchange_ms").get<double>()),
-                     fmt::format("{:.2f}", s.at("exposed_exchange_ms").get<double>()),
-                     human_bytes(s.at("bytes_sent_per_worker").get<std::uint64_t>() /
-                                 std::max<std::uint64_t>(1, s.at("steps").get<std::uint64_t>())),
-                     accuracy.is_null() ? "-" : fmt::format("{:.2f} %", accuracy.get<double>() * 100),
-                     fmt::format("{}{}{}", replicas_agree(s) ? "equal" : "DIFFER",
-                                 conditions.empty() ? "" : ", ", conditions));
+  const auto s = c.summary.get<observe::Summary>();
+  const auto accuracy = s.test.at("accuracy");
+  const auto conditions = observe::conditions_of(s);
+  return fmt::format(
+      kForm, label_of(c), c.workers, fmt::format("{:.0f}", speed(c)), spread(c),
+      base != nullptr ? fmt::format("{:.2f}x", speed(c) / speed(*base)) : "-",
+      fmt::format("{:.1f}", s.step_ms.median), fmt::format("{:.2f}", s.exchange_ms),
+      fmt::format("{:.2f}", s.exposed_exchange_ms),
+      human_bytes(s.bytes_sent_per_worker / static_cast<std::uint64_t>(std::max<std::int64_t>(1, s.steps))),
+      accuracy ? fmt::format("{:.2f} %", *accuracy * 100) : "-",
+      fmt::format("{}{}{}", observe::replicas_agree(s) ? "equal" : "DIFFER", conditions.empty() ? "" : ", ",
+                  conditions));
 }
 
 }  // namespace

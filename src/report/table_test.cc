@@ -2,11 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/scratch_folder.h"
 #include "report/cells_fixture.h"
-#include "report/summary.h"
 
 namespace tutti::report {
 namespace {
@@ -65,6 +61,15 @@ TEST(Table, ADoubtIsSaidBelow) {
             "ring at 2 workers: used other samples than ps-sync at 2 workers");
 }
 
+TEST(Table, ReplicasThatDifferAndAccuraciesThatAreUnknownAreSeen) {
+  auto odd = cell("ring", 2, 100);
+  EXPECT_NE(line_with(render_table({odd}), "ring").find("90.00 % equal"), std::string::npos);
+  odd.summary["replicas_sha256"][1] = "b";
+  odd.summary["test_accuracy"] = nullptr;
+  EXPECT_NE(line_with(render_table({odd}), "ring").find("- DIFFER"), std::string::npos)
+      << render_table({odd});
+}
+
 TEST(Cell, SurvivesTheWayThroughJson) {
   const auto before = cell("ring", 2, std::vector<double>{3, 1, 2});
   EXPECT_EQ(speed(before), 2);
@@ -72,30 +77,6 @@ TEST(Cell, SurvivesTheWayThroughJson) {
   const auto after = json.get<Cell>();
   EXPECT_EQ(nlohmann::json(after), json);
   EXPECT_EQ(speeds(after), (std::vector<double>{1, 2, 3}));
-}
-
-TEST(Summary, ReplicasThatDifferAreSeen) {
-  auto s = fixture::summary(1);
-  EXPECT_TRUE(replicas_agree(s));
-  s["replicas_sha256"][1] = "b";
-  EXPECT_FALSE(replicas_agree(s));
-}
-
-TEST(Summary, WhatIsNoneIsRefusedByName) {
-  const ScratchFolder folder;
-  const auto refuses = [&](const std::string& text) {
-    write_file_atomically(folder.path() / "summary.json", text);
-    EXPECT_THROW(read_summary(folder.path()), DataError) << text;
-  };
-  refuses("{");
-  refuses("[]");
-  refuses("{}");
-  auto s = fixture::summary(1);
-  s["workers"] = "two";
-  refuses(s.dump());
-  s["workers"] = 2;
-  s["step_ms"] = nlohmann::json::object();
-  refuses(s.dump());
 }
 
 }  // namespace

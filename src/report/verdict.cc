@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "report/summary.h"
+#include "observe/summary.h"
 #include "report/table.h"
 
 namespace tutti::report {
@@ -22,7 +22,8 @@ double exposed(const Cell& c) {
 }
 
 bool counts(const Cell& c) {
-  return c.workers > 1 && !c.summary.is_null() && c.doubt.empty() && replicas_agree(c.summary);
+  return c.workers > 1 && !c.summary.is_null() && c.doubt.empty() &&
+         observe::replicas_agree(c.summary.get<observe::Summary>());
 }
 
 // The cells to compare, fastest first: only runs of one size are.

@@ -146,20 +146,18 @@ std::string LiveReplica::describe() const {
   return exchange::describe(run_.strategy, run_.workers, tuning_, first_bucket_bytes());
 }
 
-nlohmann::json LiveReplica::report() const {
-  nlohmann::json report = replica_->exchange->report();
-  if (!routing_.routes().empty()) report["routes"] = routing_.routes();
-  if (!routing_.by_rows().empty()) report["partitions"] = tuning_.partitions;
-  if (search_) report["partition_search"] = search_->report();
-  report["collectives"] = nlohmann::json::array();
+void LiveReplica::add_to(observe::Summary& summary) const {
+  summary.by_servers = replica_->exchange->by_servers();
+  summary.routes.assign(routing_.routes().begin(), routing_.routes().end());
+  if (!routing_.by_rows().empty()) summary.partitions = tuning_.partitions;
+  if (search_) summary.partition_search = search_->report();
   for (const auto& [operation, choice] :
        exchange::collectives_of(run_.strategy, run_.workers, first_bucket_bytes())) {
-    report["collectives"].push_back({{"operation", name_of(operation)},
-                                     {"algorithm", name_of(choice.algorithm)},
-                                     {"bytes", first_bucket_bytes()},
-                                     {"reason", choice.reason}});
+    summary.collectives.push_back({.operation = std::string(name_of(operation)),
+                                   .algorithm = std::string(name_of(choice.algorithm)),
+                                   .bytes = first_bucket_bytes(),
+                                   .reason = choice.reason});
   }
-  return report;
 }
 
 }  // namespace tutti::train

@@ -42,8 +42,8 @@ class LiveReplica {
   std::uint64_t bytes_sent() const { return bytes_before_ + replica_->exchange->bytes_sent(); }
   // For people: the architecture, and what it runs on.
   std::string describe() const;
-  // For the summary: what went which way, in how many partitions.
-  nlohmann::json report() const;
+  // What went which way, in how many partitions, and what the servers have counted.
+  void add_to(observe::Summary& summary) const;
 
  private:
   void make();

@@ -28,12 +28,14 @@ std::optional<int> PartitionSearch::after_step(Clock::duration waited, collectiv
   return choice_->partitions == tried ? std::nullopt : std::optional(choice_->partitions);
 }
 
-nlohmann::json PartitionSearch::report() const {
-  auto trials = nlohmann::json::array();
-  for (const auto& t : trials_) trials.push_back({{"partitions", t.partitions}, {"ms", t.seconds * 1e3}});
-  nlohmann::json json = {{"trials", trials}};
-  if (choice_) json.update({{"chosen", choice_->partitions}, {"reason", choice_->reason}});
-  return json;
+observe::PartitionsTried PartitionSearch::report() const {
+  observe::PartitionsTried tried;
+  for (const auto& t : trials_) tried.trials.push_back({t.partitions, t.seconds * 1e3});
+  if (choice_) {
+    tried.chosen = choice_->partitions;
+    tried.reason = choice_->reason;
+  }
+  return tried;
 }
 
 }  // namespace tutti::train

@@ -2,12 +2,12 @@
 // run, and keeps the one that the fit says is fastest (ps/table.h).
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "base/deadline.h"
 #include "collectives/collectives.h"
+#include "observe/summary.h"
 #include "ps/table.h"
 
 namespace tutti::train {
@@ -25,7 +25,7 @@ class PartitionSearch {
 
   // Once it is decided: the count, the reason and the trials.
   const std::optional<ps::PartitionChoice>& choice() const { return choice_; }
-  nlohmann::json report() const;
+  observe::PartitionsTried report() const;
 
  private:
   std::vector<int> counts_;

@@ -9,28 +9,22 @@
 #include "config/train_config.h"
 #include "data/open.h"
 #include "exchange/router.h"
+#include "observe/summary.h"
 #include "train/folder_lock.h"
 
 namespace tutti::train {
 
-// A try of the run that failed, and the step from which the next one went on.
-struct Restart {
-  std::string because;
-  std::int64_t from_step = 0;
-};
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Restart, because, from_step)
-
 // What every worker receives: the resolved config and files that can be mapped as they are.
 struct Setup {
   config::TrainConfig config;
-  std::vector<Field> fields{};              // of a sample; none: those that the model takes
-  data::PartFiles files{};                  // none for data that is made up
-  std::optional<std::string> checkpoint{};  // step folder to go on from
-  std::int64_t first_step = 0;              // steps that it has done
-  std::vector<exchange::Route> routes{};    // that it had, where the strategy routes
-  std::int64_t total_steps = 0;             // of the whole run
-  std::string data_sha256{};                // of what it learns from and is tested on
-  std::vector<Restart> restarts{};          // of this run so far
+  std::vector<Field> fields{};               // of a sample; none: those that the model takes
+  data::PartFiles files{};                   // none for data that is made up
+  std::optional<std::string> checkpoint{};   // step folder to go on from
+  std::int64_t first_step = 0;               // steps that it has done
+  std::vector<exchange::Route> routes{};     // that it had, where the strategy routes
+  std::int64_t total_steps = 0;              // of the whole run
+  std::string data_sha256{};                 // of what it learns from and is tested on
+  std::vector<observe::Restart> restarts{};  // of this run so far
 };
 
 void to_json(nlohmann::json& json, const Setup& setup);

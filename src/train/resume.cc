@@ -63,15 +63,16 @@ void go_on_from(const checkpoint::Checkpoint& checkpoint, Setup& setup) {
 // Whether the run in the folder has ended as this one would: at its last step, or when its target was
 // reached.
 bool has_concluded(const Setup& setup, std::optional<std::int64_t> last_saved) {
-  const auto path = fs::path(setup.config.out) / "summary.json";
   std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return false;
-  const auto s = nlohmann::json::parse(read_file(path), nullptr, false);
-  if (!s.is_object() || !s.contains("config")) return false;
-  const auto steps = s.value("steps", std::int64_t{0});
-  if (last_saved && *last_saved != steps) return false;
-  return steps >= setup.total_steps ||
-         (s.value("reached", false) && s["config"].value("until", "") == setup.config.until);
+  if (!fs::is_regular_file(fs::path(setup.config.out) / observe::kSummaryFile, ignored)) return false;
+  try {
+    const auto s = observe::read_summary(setup.config.out);
+    if (last_saved && *last_saved != s.steps) return false;
+    const bool reached = s.until && s.until->reached;
+    return s.steps >= setup.total_steps || (reached && s.config.value("until", "") == setup.config.until);
+  } catch (const DataError&) {
+    return false;  // damaged: the run ends once more
+  }
 }
 
 }  // namespace
@@ -129,7 +130,7 @@ void prepare_resume(const RunPlan& plan, Prepared& prepared) {
   }
   if (!origin) {
     prepared.complete = has_concluded(setup, std::nullopt);
-    if (!prepared.complete && fs::exists(fs::path(config.out) / "summary.json")) {
+    if (!prepared.complete && fs::exists(fs::path(config.out) / observe::kSummaryFile)) {
       throw ConfigError(
           fmt::format("--resume auto: the run in {} has ended and left no checkpoint to go on from; "
                       "--overwrite removes it and begins anew",

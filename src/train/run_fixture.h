@@ -25,7 +25,7 @@ struct Events final : observe::EventSink {
 };
 
 struct Finished {
-  nlohmann::json summary;
+  nlohmann::json summary;  // rank 0's, as the file has it; null where the run was stopped
   Events events;
 };
 
@@ -41,7 +41,7 @@ inline Finished run(const Setup& setup, const std::function<void(const net::Stat
                         const bool first = to_int(t.rank()) == 0;
                         if (first && meanwhile) meanwhile(t.board());
                         const auto summary = train(setup, t, first ? result.events : unheard);
-                        if (first) result.summary = summary;
+                        if (first && summary) result.summary = *summary;
                       });
   return result;
 }

@@ -17,10 +17,33 @@ double mean(const std::vector<RankReport>& ranks, auto member) {
   return sum / static_cast<double>(ranks.size());
 }
 
-nlohmann::json list(const std::vector<RankReport>& ranks, auto member) {
-  auto values = nlohmann::json::array();
+template <typename T>
+std::vector<T> list(const std::vector<RankReport>& ranks, T RankReport::*member) {
+  std::vector<T> values;
   for (const RankReport& r : ranks) values.push_back(r.*member);
   return values;
+}
+
+// What was measured on the test part, or would have been.
+std::map<std::string, std::optional<double>> test_figures(const std::optional<Evaluation>& evaluation) {
+  auto figures = observe::Summary{}.test;
+  if (evaluation) {
+    for (const auto& [name, value] : evaluation->figures) figures[name] = value;
+  }
+  return figures;
+}
+
+std::optional<observe::Until> until_of(const RunRecord& run) {
+  if (!run.target) return std::nullopt;
+  return observe::Until{.target = {.figure = run.target->figure, .value = run.target->value},
+                        .reached = run.seconds_to_target.has_value(),
+                        .time_to_target_seconds = run.seconds_to_target};
+}
+
+std::int64_t skipped_steps(const RunRecord& run, const std::vector<RankReport>& ranks) {
+  if (run.skips_together) return ranks[0].skipped_steps;
+  return std::transform_reduce(ranks.begin(), ranks.end(), std::int64_t{0}, std::plus(),
+                               [](const RankReport& r) { return r.skipped_steps; });
 }
 
 }  // namespace
@@ -70,7 +93,7 @@ std::vector<std::string> who_skipped(const std::vector<RankReport>& ranks) {
   return lines;
 }
 
-nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>& ranks) {
+observe::Summary make_summary(const RunRecord& run, const std::vector<RankReport>& ranks) {
   const auto& config = run.setup.config;
   const double count = static_cast<double>(ranks.size());
   const double seconds = std::ranges::max_element(ranks, {}, &RankReport::seconds)->seconds;
@@ -78,69 +101,56 @@ nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>&
   const auto per_second = [&](double count_of) { return seconds > 0 ? count_of / seconds : 0.0; };
   Sha256 order;
   for (const RankReport& r : ranks) order.update(r.samples_sha256);
-  nlohmann::json s = {
-      {"model", config.model},
-      {"data", config.data},
-      {"strategy", config.strategy},
-      {"workers", config.workers},
-      {"servers", config.servers},
-      {"steps", run.steps},
-      {"batch_per_worker", run.plan.batch},
-      {"seed", config.seed},
-      {"reproducible", false},
-      {"samples_per_second", per_second(mean(ranks, &RankReport::samples) * count)},
-      {"steps_per_second", per_second(static_cast<double>(run.steps - run.setup.first_step))},
-      {"gradients_per_second", per_second(mean(ranks, &RankReport::steps) * count)},
-      {"steps_per_worker", list(ranks, &RankReport::steps)},
-      {"pace_ms", config.pace_ms},
-      {"slow", config.slow},
-      {"step_ms", {{"median", quantile(run.series.step, 0.5)}, {"p90", quantile(run.series.step, 0.9)}}},
-      {"compute_ms", mean(ranks, &RankReport::compute_ms)},
-      {"exchange_ms", mean(ranks, &RankReport::exchange_ms)},
-      {"exposed_exchange_ms", mean(ranks, &RankReport::exposed_exchange_ms)},
-      {"finite_check_ms", mean(ranks, &RankReport::finite_check_ms)},
-      {"skipped_steps", ranks[0].skipped_steps},
-      {"bytes_sent_per_worker", static_cast<std::uint64_t>(mean(ranks, &RankReport::bytes_sent))},
-      {"bytes_sent_per_server", 0},
-      {"peak_memory_bytes", list(ranks, &RankReport::peak_memory_bytes)},
-      {"train_loss", nullptr},
-      {"test_loss", nullptr},
-      {"test_accuracy", nullptr},
-      {"wall_seconds", run.wall_seconds},
-      {"parameters_sha256", ranks[0].parameters_sha256},
-      {"replicas_sha256", list(ranks, &RankReport::parameters_sha256)},
-      {"initial_parameters_sha256", run.initial_sha256},
-      {"samples_sha256", to_hex(order.digest())},
-      {"machine", observe::describe_machine()},
-      {"config", config},
-      {"version", kVersion}};
-  s.update(run.exchange);
-  s["parameter_bytes"] = run.parameters * static_cast<std::int64_t>(sizeof(float));
-  s["data_sha256"] = run.setup.data_sha256;
-  s["checkpoint_hold_ms"] = run.checkpoint_hold_ms;
-  s["checkpoint_copy_ms"] = run.checkpoint_copy_ms;
-  s["restarts"] = run.setup.restarts.size();
-  s["dropped_workers"] = nlohmann::json::array();
-  for (const Rank r : run.dropped_workers) s["dropped_workers"].push_back(to_int(r));
-  if (!run.setup.restarts.empty()) s["restart_causes"] = run.setup.restarts;
-  if (!run.skips_together) {
-    s["skipped_steps"] = std::transform_reduce(ranks.begin(), ranks.end(), std::int64_t{0}, std::plus(),
-                                               [](const RankReport& r) { return r.skipped_steps; });
-  }
-  const bool learned = ranks[0].skipped_steps < ranks[0].steps || ranks[0].steps == 0;
-  if (config.pace_ms == 0 && learned && seconds > 0) s["train_loss"] = mean(ranks, &RankReport::train_loss);
+
+  observe::Summary s;
+  s.model = config.model;
+  s.data = config.data;
+  s.strategy = config.strategy;
+  s.workers = config.workers;
+  s.servers = config.servers;
+  s.steps = run.steps;
+  s.batch_per_worker = run.plan.batch;
+  s.seed = config.seed;
+
+  s.samples_per_second = per_second(mean(ranks, &RankReport::samples) * count);
+  s.steps_per_second = per_second(static_cast<double>(run.steps - run.setup.first_step));
+  s.gradients_per_second = per_second(mean(ranks, &RankReport::steps) * count);
   if (run.words_a_sample > 0) {
-    s["words_per_second"] = s["samples_per_second"].get<double>() * static_cast<double>(run.words_a_sample);
+    s.words_per_second = s.samples_per_second * static_cast<double>(run.words_a_sample);
   }
-  if (run.evaluation) {
-    for (const auto& [name, value] : run.evaluation->figures) s["test_" + name] = value;
-  }
-  if (run.target) {
-    s["target"] = {{"figure", run.target->figure}, {"value", run.target->value}};
-    s["reached"] = run.seconds_to_target.has_value();
-    s["time_to_target_seconds"] = nullptr;
-    if (run.seconds_to_target) s["time_to_target_seconds"] = *run.seconds_to_target;
-  }
+  s.steps_per_worker = list(ranks, &RankReport::steps);
+  s.pace_ms = config.pace_ms;
+  s.slow = config.slow;
+  s.step_ms = {.median = quantile(run.series.step, 0.5), .p90 = quantile(run.series.step, 0.9)};
+  s.compute_ms = mean(ranks, &RankReport::compute_ms);
+  s.exchange_ms = mean(ranks, &RankReport::exchange_ms);
+  s.exposed_exchange_ms = mean(ranks, &RankReport::exposed_exchange_ms);
+  s.finite_check_ms = mean(ranks, &RankReport::finite_check_ms);
+  s.checkpoint_hold_ms = run.checkpoint_hold_ms;
+  s.checkpoint_copy_ms = run.checkpoint_copy_ms;
+  s.wall_seconds = run.wall_seconds;
+  s.bytes_sent_per_worker = static_cast<std::uint64_t>(mean(ranks, &RankReport::bytes_sent));
+  s.peak_memory_bytes = list(ranks, &RankReport::peak_memory_bytes);
+  s.parameter_bytes = run.parameters * static_cast<std::int64_t>(sizeof(float));
+
+  const bool learned = ranks[0].skipped_steps < ranks[0].steps || ranks[0].steps == 0;
+  if (config.pace_ms == 0 && learned && seconds > 0) s.train_loss = mean(ranks, &RankReport::train_loss);
+  s.test = test_figures(run.evaluation);
+  s.until = until_of(run);
+
+  s.skipped_steps = skipped_steps(run, ranks);
+  for (const Rank r : run.dropped_workers) s.dropped_workers.push_back(to_int(r));
+  s.restarts = static_cast<std::int64_t>(run.setup.restarts.size());
+  s.restart_causes = run.setup.restarts;
+
+  s.parameters_sha256 = ranks[0].parameters_sha256;
+  s.replicas_sha256 = list(ranks, &RankReport::parameters_sha256);
+  s.initial_parameters_sha256 = run.initial_sha256;
+  s.samples_sha256 = to_hex(order.digest());
+  s.data_sha256 = run.setup.data_sha256;
+  s.machine = observe::describe_machine();
+  s.config = config;
+  s.version = kVersion;
   return s;
 }
 

@@ -1,4 +1,4 @@
-// What a run leaves in summary.json and trace.json.
+// How a run becomes summary.json and trace.json: every rank tells rank 0, which makes them.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collectives/collectives.h"
-#include "config/train_config.h"
+#include "observe/summary.h"
 #include "observe/trace.h"
 #include "train/evaluate.h"
 #include "train/measure.h"
@@ -67,12 +67,12 @@ struct RunRecord {
   double checkpoint_hold_ms = 0;
   double checkpoint_copy_ms = 0;
   std::vector<Rank> dropped_workers = {};
-  nlohmann::json exchange = nlohmann::json::object();  // what exchange and routing have to tell
 };
 
 // What workers that skip steps on their own have not told yet: a line for each but rank 0.
 std::vector<std::string> who_skipped(const std::vector<RankReport>& ranks);
 
-nlohmann::json make_summary(const RunRecord& run, const std::vector<RankReport>& ranks);
+// All of it but what LiveReplica::add_to and the launcher add.
+observe::Summary make_summary(const RunRecord& run, const std::vector<RankReport>& ranks);
 
 }  // namespace tutti::train

@@ -6,7 +6,7 @@ namespace tutti::train {
 namespace {
 
 // Two workers, of which the second was slower and skipped more.
-nlohmann::json summary_of(bool skips_together) {
+observe::Summary summary_of(bool skips_together) {
   Setup setup;
   setup.config.workers = 2;
   setup.first_step = 30;
@@ -26,12 +26,12 @@ nlohmann::json summary_of(bool skips_together) {
 
 TEST(Summary, RatesAreOfTheStepsMadeHereInTheTimeOfTheSlowest) {
   const auto s = summary_of(true);
-  EXPECT_EQ(s["steps"], 40);
-  EXPECT_DOUBLE_EQ(s["steps_per_second"], 2.5);
-  EXPECT_DOUBLE_EQ(s["gradients_per_second"], 5);
-  EXPECT_DOUBLE_EQ(s["samples_per_second"], 100);
-  EXPECT_DOUBLE_EQ(s["words_per_second"], 700);
-  EXPECT_DOUBLE_EQ(s["train_loss"], 1);
+  EXPECT_EQ(s.steps, 40);
+  EXPECT_DOUBLE_EQ(s.steps_per_second, 2.5);
+  EXPECT_DOUBLE_EQ(s.gradients_per_second, 5);
+  EXPECT_DOUBLE_EQ(s.samples_per_second, 100);
+  EXPECT_DOUBLE_EQ(s.words_per_second.value(), 700);
+  EXPECT_DOUBLE_EQ(s.train_loss.value(), 1);
 }
 
 TEST(Summary, WhoSkippedStepsAloneIsNamedButForRankZeroWhichHasSaidSo) {
@@ -41,29 +41,42 @@ TEST(Summary, WhoSkippedStepsAloneIsNamedButForRankZeroWhichHasSaidSo) {
   EXPECT_EQ(who_skipped(ranks), std::vector<std::string>{"rank 3 skipped 5 steps; the first, step 4: nan"});
 }
 
-TEST(Summary, TellsOfDeadWorkersRestartsAndTheExchange) {
+TEST(Summary, TellsOfDeadWorkersAndRestarts) {
   train::Setup setup;
   setup.restarts = {{.because = "rank 1 was killed", .from_step = 20}};
   const RunPlan plan;
   const StepSeries series;
-  const auto s = make_summary({.setup = setup,
-                               .plan = plan,
-                               .series = series,
-                               .parameters = 10,
-                               .dropped_workers = {Rank{2}},
-                               .exchange = {{"bytes_sent_per_server", 77}, {"staleness", {1, 2}}}},
-                              {RankReport{}});
-  EXPECT_EQ(s["dropped_workers"], nlohmann::json({2}));
-  EXPECT_EQ(s["restarts"], 1);
-  EXPECT_EQ(s["restart_causes"][0]["because"], "rank 1 was killed");
-  EXPECT_EQ(s["parameter_bytes"], 40);
-  EXPECT_EQ(s["bytes_sent_per_server"], 77) << "the exchange knows better";
-  EXPECT_EQ(s["staleness"], nlohmann::json({1, 2}));
+  const auto s = make_summary(
+      {.setup = setup, .plan = plan, .series = series, .parameters = 10, .dropped_workers = {Rank{2}}},
+      {RankReport{}});
+  EXPECT_EQ(s.dropped_workers, std::vector{2});
+  EXPECT_EQ(s.restarts, 1);
+  EXPECT_EQ(s.restart_causes, setup.restarts);
+  EXPECT_EQ(s.parameter_bytes, 40);
+}
+
+TEST(Summary, TellsWhatWasMeasuredAndWhetherItWasEnough) {
+  const train::Setup setup;
+  const RunPlan plan;
+  const StepSeries series;
+  RunRecord run{.setup = setup, .plan = plan, .series = series};
+  auto s = make_summary(run, {RankReport{}});
+  EXPECT_EQ(s.test, observe::Summary{}.test) << "not evaluated";
+  EXPECT_EQ(s.train_loss, std::nullopt) << "made no step";
+  EXPECT_EQ(s.until, std::nullopt);
+
+  run.evaluation = {.figures = {{"loss", 0.5}, {"perplexity", 20}}};
+  run.target = {.figure = "loss", .value = 0.4, .small_is_good = true};
+  s = make_summary(run, {RankReport{}});
+  EXPECT_EQ(s.test, (decltype(s.test){{"accuracy", std::nullopt}, {"loss", 0.5}, {"perplexity", 20}}));
+  EXPECT_EQ(s.until, (observe::Until{{"loss", 0.4}, false, std::nullopt}));
+  run.seconds_to_target = 12.5;
+  EXPECT_EQ(make_summary(run, {RankReport{}}).until, (observe::Until{{"loss", 0.4}, true, 12.5}));
 }
 
 TEST(Summary, StepsSkippedByAllCountOnceAndThoseOfEachWorkerAddUp) {
-  EXPECT_EQ(summary_of(true)["skipped_steps"], 3);
-  EXPECT_EQ(summary_of(false)["skipped_steps"], 7);
+  EXPECT_EQ(summary_of(true).skipped_steps, 3);
+  EXPECT_EQ(summary_of(false).skipped_steps, 7);
 }
 
 // The middle one of three.

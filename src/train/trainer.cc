@@ -19,8 +19,8 @@ class Trainer {
   Trainer(const Setup& setup, net::Transport& everyone, observe::EventSink& sink, net::Transport* neighbours)
       : run_(setup, everyone, sink, neighbours) {}
 
-  // The summary on the rank that tells of the run; null on others, and where the run was stopped.
-  nlohmann::json run() {
+  // The summary on the rank that tells of the run; none on others, and where the run was stopped.
+  std::optional<observe::Summary> run() {
     data::Loader loader(*run_.training, run_.loading());
     run_.say("waiting for the first samples");
     if (loader.has_next()) next_ = loader.next();  // a run that was killed at its end has no step left
@@ -120,7 +120,7 @@ class Trainer {
     return over_;
   }
 
-  nlohmann::json end_run() {
+  std::optional<observe::Summary> end_run() {
     run_.say("ending the training");
     // Replicas that differ stay as they are for the run to go on with them, and those that ended equal are
     // equal.
@@ -131,7 +131,7 @@ class Trainer {
     if (run_.asynchronous) stopped_ = run_.board().requests().decided(net::Request::stop).has_value();
     if (stopped_) {
       stop();
-      return nullptr;
+      return std::nullopt;
     }
     run_.gather_survivors();
     conclude();
@@ -171,7 +171,7 @@ class Trainer {
     checkpoints_.save(done, Moment::ended, Differs::nothing);
   }
 
-  nlohmann::json summarise() {
+  std::optional<observe::Summary> summarise() {
     run_.say("summing up the run");
     auto mine = log_.report();
     mine.bytes_sent = live_.bytes_sent();
@@ -186,24 +186,25 @@ class Trainer {
     if (run_.config.trace) {
       write_trace(run_.workers_left(), run_.trace, std::filesystem::path(run_.config.out) / "trace.json");
     }
-    if (!run_.first()) return nullptr;
-    return make_summary({.setup = run_.setup,
-                         .plan = run_.plan,
-                         .series = log_.series(),
-                         .steps = last_step_,
-                         .words_a_sample = run_.info.complete(options_of(run_.config)).unroll,
-                         .parameters = models::count_parameters(*model_.network),
-                         .initial_sha256 = initial_sha256_,
-                         .wall_seconds = milliseconds(Clock::now() - born_) / 1000.0,
-                         .evaluation = evaluator_.last(),
-                         .target = evaluator_.target(),
-                         .seconds_to_target = evaluator_.seconds_to_target(),
-                         .skips_together = run_.together,
-                         .checkpoint_hold_ms = checkpoints_.hold_ms(),
-                         .checkpoint_copy_ms = checkpoints_.copy_ms(),
-                         .dropped_workers = net::dropped(run_.board()),
-                         .exchange = live_.report()},
-                        ranks);
+    if (!run_.first()) return std::nullopt;
+    auto summary = make_summary({.setup = run_.setup,
+                                 .plan = run_.plan,
+                                 .series = log_.series(),
+                                 .steps = last_step_,
+                                 .words_a_sample = run_.info.complete(options_of(run_.config)).unroll,
+                                 .parameters = models::count_parameters(*model_.network),
+                                 .initial_sha256 = initial_sha256_,
+                                 .wall_seconds = milliseconds(Clock::now() - born_) / 1000.0,
+                                 .evaluation = evaluator_.last(),
+                                 .target = evaluator_.target(),
+                                 .seconds_to_target = evaluator_.seconds_to_target(),
+                                 .skips_together = run_.together,
+                                 .checkpoint_hold_ms = checkpoints_.hold_ms(),
+                                 .checkpoint_copy_ms = checkpoints_.copy_ms(),
+                                 .dropped_workers = net::dropped(run_.board())},
+                                ranks);
+    live_.add_to(summary);
+    return summary;
   }
 
   const Clock::time_point born_ = Clock::now();
@@ -230,14 +231,12 @@ class Trainer {
 
 }  // namespace
 
-nlohmann::json train(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
-                     net::Transport* neighbours) {
+std::optional<observe::Summary> train(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
+                                      net::Transport* neighbours) {
   everyone.board().say(everyone.rank(), "opening the data and making the model");
   Trainer trainer(setup, everyone, sink, neighbours);
-  nlohmann::json summary = trainer.run();
-  if (!summary.is_null()) {
-    write_file_atomically(std::filesystem::path(setup.config.out) / "summary.json", summary.dump(2) + "\n");
-  }
+  auto summary = trainer.run();
+  if (summary) observe::write_summary(setup.config.out, *summary);
   return summary;
 }
 

@@ -1,18 +1,21 @@
 // The training loop of one worker.
 #pragma once
 
+#include <optional>
+
 #include "net/transport.h"
 #include "observe/event.h"
+#include "observe/summary.h"
 #include "train/prepare.h"
 
 namespace tutti::train {
 
 // Trains to the end of the plan. Every worker of the job calls it with the same setup; `everyone` are workers
 // and servers. Rank 0 emits events and writes checkpoints, summary.json and the trace into the run folder;
-// the result is the summary there, null on others. `neighbours`, if given, is how the workers of this host
-// reach each other. Throws PeerLost, Timeout, DataError, RunError.
-nlohmann::json train(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
-                     net::Transport* neighbours = nullptr);
+// the result is the summary there; none on others, and where the run was stopped. `neighbours`, if given, is
+// how the workers of this host reach each other. Throws PeerLost, Timeout, DataError, RunError.
+std::optional<observe::Summary> train(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
+                                      net::Transport* neighbours = nullptr);
 
 // What a rank behind the workers does: holds parameters until the last worker has said goodbye. Throws
 // PeerLost, Timeout, ConfigError.
