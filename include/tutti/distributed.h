@@ -32,6 +32,9 @@ struct DistributedOptions {
   bool uneven_inputs = false;
   // ring, allreduce, reduce-broadcast: how buckets travel (tutti/hook.h); none: as they are.
   std::shared_ptr<Hook> hook = nullptr;
+  // A folder that save() wrote into, or one step folder in it: the training goes on from the newest whole
+  // checkpoint there, where rank 0 sees it. Empty: it begins. See save().
+  std::string resume = {};
 };
 
 // While one lives, gradients add up here and nothing leaves.
@@ -51,7 +54,9 @@ class NoSync;
 // from the optimizer in every step, so schedulers work.
 class TUTTI_API Distributed {
  public:
-  // A collective call. Throws where the strategy does not exist or does not fit, saying why.
+  // A collective call. Throws where the strategy does not exist or does not fit, saying why, and where the
+  // checkpoint to go on from is missing, damaged, or of another model or optimizer: in every process, naming
+  // the file and what differs in it. The module's values are not to be relied on then.
   Distributed(Session& session, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
               const DistributedOptions& options = {});
   // Finishes, unless an exception is on its way.
@@ -67,11 +72,29 @@ class TUTTI_API Distributed {
   // For all but the last backward pass of a step, and for one whose gradients are thrown away.
   [[nodiscard]] NoSync no_sync();
 
+  // Writes a checkpoint, FOLDER/checkpoints/step-N, for DistributedOptions::resume: parameters, trained or
+  // not, buffers, the optimizer's state, and the number of steps. A collective call between two steps or
+  // after finish(), with the same folder in every process; blocks until it is on the disk, which all must
+  // reach. It changes nothing: a training that goes on from it computes the same bits as this one would,
+  // wherever processes keep step.
+  //
+  // The checkpoint appears whole or not at all. If one process cannot write, or has a NaN in its state, every
+  // process throws; older checkpoints are whole then, and the training may go on. Checkpoints of later steps
+  // in the folder belong to another training and become step-N.superseded; give each Distributed a folder of
+  // its own.
+  //
+  // What is the user's stays so: settings of the optimizer, such as the learning rate, are those that the
+  // program gives it, and a hook or a strategy of one's own begins anew. An optimizer that is called as it is
+  // writes its state by its own save() and reads it by its load(). With another number of processes a
+  // training goes on with another division of the samples; not under easgd and local-sgd, where every process
+  // has a replica of its own.
+  void save(const std::string& folder);
+
   // A collective call, after the last step: on return all processes have the same parameters. There are no
   // steps after.
   void finish();
 
-  // Of one process, so far.
+  // Of one process, so far; steps() counts those before the checkpoint that it went on from, too.
   std::int64_t steps() const;
   std::uint64_t bytes_sent() const;
 

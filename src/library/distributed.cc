@@ -1,14 +1,8 @@
 #include "tutti/distributed.h"
 
-#include <torch/optim/lbfgs.h>
-
-#include <algorithm>
 #include <exception>
-#include <map>
-#include <sstream>
+#include <optional>
 #include <thread>
-#include <typeinfo>
-#include <unordered_set>
 
 #include "base/error.h"
 #include "base/process.h"
@@ -16,7 +10,11 @@
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
 #include "library/member.h"
+#include "library/plan.h"
 #include "library/recognise.h"
+#include "library/resume.h"
+#include "library/save.h"
+#include "library/trained.h"
 #include "library/workers.h"
 #include "net/group.h"
 #include "optim/finite.h"
@@ -53,122 +51,6 @@ class ServerThread {
   std::thread thread_;
 };
 
-struct Plan {
-  const exchange::Strategy& strategy;
-  library::Recognised optimizer;
-  int servers = 0;
-  exchange::Tuning tuning = {};
-};
-
-void refuse(const DistributedOptions& options, const std::string& why) {
-  throw ConfigError(fmt::format("strategy '{}': {}", options.strategy, why));
-}
-
-Plan plan_of(const DistributedOptions& o, library::Member& member, const torch::optim::Optimizer& optimizer) {
-  const int workers = member.size();
-  Plan plan{.strategy = exchange::find_strategy(o.strategy), .optimizer = library::recognise(optimizer)};
-  const exchange::Strategy& s = plan.strategy;
-  if (s.one_worker_only && workers > 1) refuse(o, fmt::format("there are {} processes", workers));
-  if (o.servers < 0 || o.servers > workers) {
-    refuse(o, fmt::format("{} servers for {} processes, of which each can have one", o.servers, workers));
-  }
-  if (typeid(optimizer) == typeid(torch::optim::LBFGS))
-    refuse(o, "LBFGS asks for several gradients a step, by a closure");
-  if (o.sync_every < 1) refuse(o, fmt::format("sync_every is {}, but must be 1 or more", o.sync_every));
-  if (o.staleness < 0) refuse(o, fmt::format("staleness is {}, but must be 0 or more", o.staleness));
-  if (s.servers) plan.servers = o.servers > 0 ? o.servers : workers;
-  if (o.uneven_inputs && (s.hybrid || s.drifts)) refuse(o, "inputs may not be uneven");
-  if (o.hook && !s.takes_hooks) {
-    refuse(
-        o,
-        "a hook is for strategies that average buckets among the workers: ring, allreduce, reduce-broadcast");
-  }
-
-  auto& t = plan.tuning;
-  t.sync_every = o.sync_every;
-  t.moving_rate = o.moving_rate > 0 ? o.moving_rate : 0.9 / workers;
-  t.clip_norm = o.clip_norm;
-  t.on_nonfinite = o.skip_nonfinite ? exchange::OnNonFinite::skip : exchange::OnNonFinite::stop;
-  t.partitions = std::max(1, plan.servers);
-  t.servers.workers = workers;
-  t.servers.first_server = workers;
-  t.servers.servers = plan.servers;
-  t.servers.policy = {
-      .consistency = s.servers.value_or(ps::Consistency::sync), .workers = workers, .staleness = o.staleness};
-  t.servers.timeout = member.timeout();
-  if (plan.optimizer.settings) t.servers.optimizer = *plan.optimizer.settings;
-  if (s.servers == ps::Consistency::sync && !s.hybrid) {
-    // Where more must be known than the piece that a server has, workers update, from means that servers
-    // form.
-    const bool whole = !plan.optimizer.settings || o.clip_norm > 0 || o.uneven_inputs;
-    t.servers.role = whole ? ps::Role::mean : ps::Role::update;
-  } else if (s.servers && !plan.optimizer.settings) {
-    refuse(o, fmt::format("its servers update, and cannot by this optimizer: {}", plan.optimizer.why_not));
-  }
-  return plan;
-}
-
-using Identities = std::unordered_set<const c10::TensorImpl*>;
-
-Identities updated_by(const torch::optim::Optimizer& optimizer) {
-  Identities updated;
-  for (const auto& group : optimizer.param_groups()) {
-    for (const auto& p : group.params()) updated.insert(p.unsafeGetTensorImpl());
-  }
-  return updated;
-}
-
-// Embeddings that are trained and nobody else shares: what has two names, or is not the optimizer's, is a
-// parameter like all others.
-std::vector<std::string> tables_of(const torch::nn::Module& module,
-                                   const torch::optim::Optimizer& optimizer) {
-  const Identities updated = updated_by(optimizer);
-  std::map<const c10::TensorImpl*, int> names;
-  const auto parameters = module.named_parameters();
-  for (const auto& item : parameters) ++names[item.value().unsafeGetTensorImpl()];
-  std::vector<std::string> tables;
-  for (const std::string& name : grad::embedding_names(module)) {
-    const torch::Tensor& weight = parameters[name];
-    const auto* identity = weight.unsafeGetTensorImpl();
-    if (weight.requires_grad() && names[identity] == 1 && updated.count(identity) > 0) tables.push_back(name);
-  }
-  return tables;
-}
-
-// Those of the module that the optimizer updates: others are not trained, whatever their gradients.
-std::vector<grad::Parameter> parameters_of(const torch::nn::Module& module,
-                                           const torch::optim::Optimizer& optimizer,
-                                           const grad::Tables& tables) {
-  Identities updated = updated_by(optimizer);
-  std::vector<grad::Parameter> found;
-  for (auto& p : grad::trained_parameters(module)) {
-    if (updated.erase(p.tensor.unsafeGetTensorImpl()) > 0 && !tables.contains(p.name)) {
-      found.push_back(std::move(p));
-    }
-  }
-  for (const auto& p : module.parameters()) updated.erase(p.unsafeGetTensorImpl());  // frozen ones
-  if (!updated.empty()) {
-    throw ConfigError(
-        fmt::format("the optimizer has {} parameters that are none of the module's", updated.size()));
-  }
-  return found;
-}
-
-// What must be the same in every process, as a text.
-std::string describe(const Plan& plan, const DistributedOptions& options, const grad::Buckets& buckets,
-                     const grad::Tables& tables) {
-  std::ostringstream text;
-  text << "strategy " << plan.strategy.name << ", " << plan.servers << " servers, optimizer "
-       << (plan.optimizer.settings ? optim::name_of(plan.optimizer.settings->kind) : "of its own")
-       << ", buckets of " << options.bucket_bytes << " bytes, " << (options.hook ? "a hook, " : "")
-       << (options.uneven_inputs ? "uneven inputs, " : "") << tables.size() << " tables, parameters";
-  for (std::size_t i = 0; i < buckets.parameter_count(); ++i) {
-    const auto id = grad::ParamId{static_cast<int>(i)};
-    text << ' ' << buckets.name_of(id) << ' ' << buckets.count_of(id);
-  }
-  return text.str();
-}
-
 // Who still has samples, and at which rate he learns: agreed in every step, beside the gradients.
 class Attendance {
  public:
@@ -176,14 +58,15 @@ class Attendance {
       : world_(member.make_world(0)), transport_(world_->take_seat(Rank{member.rank()})), all_(*transport_) {}
 
   struct Present {
-    int processes = 0;
-    double lr = 0;  // theirs
+    int processes = 0;  // make a step
+    double lr = 0;      // theirs
+    int saving = 0;     // processes that save instead
   };
   // `lr` is this process's, if it is present.
-  Present count(std::optional<double> lr) {
-    double sums[2] = {lr ? 1.0 : 0.0, lr.value_or(0)};
-    all_.all_reduce({sums, 2, DType::f64}, collectives::ReduceOp::sum, "who has samples");
-    return {static_cast<int>(sums[0]), sums[0] > 0 ? sums[1] / sums[0] : 0};
+  Present count(std::optional<double> lr, bool saves = false) {
+    double sums[3] = {lr ? 1.0 : 0.0, lr.value_or(0), saves ? 1.0 : 0.0};
+    all_.all_reduce({sums, 3, DType::f64}, collectives::ReduceOp::sum, "who has samples");
+    return {static_cast<int>(sums[0]), sums[0] > 0 ? sums[1] / sums[0] : 0, static_cast<int>(sums[2])};
   }
 
  private:
@@ -200,7 +83,9 @@ class Distributed::Impl {
        torch::optim::Optimizer& optimizer, const DistributedOptions& options)
       : member_(member),
         optimizer_(optimizer),
-        plan_(with_hook(plan_of(options, member, optimizer), options.hook)),
+        module_(module),
+        untrained_(library::untrained_parameters(module, optimizer)),
+        plan_(with_hook(library::plan_of(options, member, optimizer), options.hook)),
         world_(member.make_world(plan_.servers)),
         server_(member.rank() < plan_.servers
                     ? std::make_unique<ServerThread>(*world_, Rank{member.size() + member.rank()},
@@ -210,9 +95,10 @@ class Distributed::Impl {
         workers_(*everyone_, member.size()),
         all_(workers_, exchange::algorithm_of(plan_.strategy, "auto")),
         trace_(false, Rank{member.rank()}),
-        tables_(module, exchange::takes_rows(plan_.strategy, plan_.tuning) ? tables_of(module, optimizer)
-                                                                           : std::vector<std::string>{}),
-        buckets_(parameters_of(module, optimizer, tables_), options.bucket_bytes,
+        tables_(module, exchange::takes_rows(plan_.strategy, plan_.tuning)
+                            ? library::tables_of(module, optimizer)
+                            : std::vector<std::string>{}),
+        buckets_(library::parameters_of(module, optimizer, tables_), options.bucket_bytes,
                  [this](std::size_t bytes) { return all_.allocate(bytes); }),
         updater_(buckets_, tables_, make_update(), plan_.tuning.clip_norm,
                  exchange::finite_options(plan_.strategy, plan_.tuning, all_)),
@@ -223,16 +109,22 @@ class Distributed::Impl {
                         : nullptr),
         arrived_(buckets_.parameter_count()),
         rows_arrived_(tables_.size()) {
-    require_same(describe(plan_, options, buckets_, tables_));
+    require_same(library::describe(plan_, options, buckets_, tables_));
     buckets_.on_gradient([this](grad::ParamId id) { on_gradient(id); });
     tables_.on_gradient([this](std::size_t table) { on_rows(table); });
-    exchange_->start(0, false);
-    broadcast_rest(session, module);
+    if (options.resume.empty()) {
+      broadcast_rest(session);
+      exchange_->start(0, false);
+    } else {
+      go_on_from(options.resume, session);
+    }
   }
 
   void step() {
     if (finished_) throw ConfigError("step() was called after finish()");
-    if (attendance_) count_present(learning_rate());
+    if (attendance_ && count_present(learning_rate()).saving > 0) {
+      throw ConfigError("other processes save where this one makes a step");
+    }
     end_step();
     ++steps_;
   }
@@ -244,11 +136,29 @@ class Distributed::Impl {
     if (server_) server_->wait();
   }
 
+  void save(const std::string& folder) {
+    if (attendance_ && !finished_) require_all_save();
+    library::save(trained(), {.folder = folder, .steps = steps_, .in_step = in_step_, .finished = finished_});
+  }
+
   template <typename Work>
   void tell_failure_of(const Work& work) {
     try {
       member_.tell_failure_of(work);
     } catch (...) {
+      failed_ = true;
+      throw;
+    }
+  }
+  // The same where only the loss of a process is one.
+  template <typename Work>
+  void tell_loss_in(const Work& work) {
+    try {
+      member_.tell_failure_of(work);
+    } catch (const PeerLost&) {
+      failed_ = true;
+      throw;
+    } catch (const Timeout&) {
       failed_ = true;
       throw;
     }
@@ -260,7 +170,7 @@ class Distributed::Impl {
 
  private:
   // Buckets become their means by the hook.
-  Plan with_hook(Plan plan, const std::shared_ptr<Hook>& hook) {
+  library::Plan with_hook(library::Plan plan, const std::shared_ptr<Hook>& hook) {
     if (hook) {
       plan.tuning.average = [this, hook](collectives::Collectives& all, std::size_t bucket,
                                          collectives::Buffer buffer, std::string_view label) {
@@ -300,6 +210,7 @@ class Distributed::Impl {
     buckets_.zero_gradients();
     while (true) {
       const auto present = count_present(std::nullopt);
+      if (present.saving > 0) continue;  // they are told that it cannot be
       if (present.processes == 0) return;
       // Their schedulers go on; this process's does not.
       library::set_learning_rate(optimizer_, present.lr);
@@ -311,6 +222,15 @@ class Distributed::Impl {
     const auto present = attendance_->count(lr);
     if (present.processes > 0) updater_.scale_means(static_cast<double>(member_.size()) / present.processes);
     return present;
+  }
+
+  // Whoever has run out of samples makes steps with the others and saves nothing.
+  void require_all_save() {
+    const int saving = attendance_->count(std::nullopt, true).saving;
+    if (saving == member_.size()) return;
+    throw ConfigError(
+        fmt::format("save() was called by {} of {} processes; the others make a step or have finished",
+                    saving, member_.size()));
   }
 
   double learning_rate() const { return library::learning_rate(optimizer_); }
@@ -365,23 +285,32 @@ class Distributed::Impl {
 
   // What is not exchanged, because no gradient changes it or nobody applies one: buffers, and parameters that
   // are frozen or not the optimizer's.
-  void broadcast_rest(Session& session, torch::nn::Module& module) const {
-    Identities exchanged;
-    for (const auto& p : parameters_of(module, optimizer_, tables_))
-      exchanged.insert(p.tensor.unsafeGetTensorImpl());
-    for (std::size_t t = 0; t < tables_.size(); ++t)
-      exchanged.insert(tables_.weight(t).unsafeGetTensorImpl());
-    for (auto& item : module.named_buffers()) {
+  void broadcast_rest(Session& session) {
+    for (auto& item : module_.named_buffers()) {
       if (item.value().defined()) session.broadcast(item.value());
     }
-    for (auto& item : module.named_parameters()) {
-      if (exchanged.count(item.value().unsafeGetTensorImpl()) == 0) session.broadcast(item.value());
-    }
+    for (auto& [name, parameter] : untrained_) session.broadcast(parameter);
+  }
+
+  library::Trained trained() {
+    return {member_, plan_, module_, untrained_, optimizer_, buckets_, tables_, updater_, *exchange_};
+  }
+
+  // Rank 0 first: the others begin with its buffers, and then take back what was their own.
+  void go_on_from(const std::string& folder, Session& session) {
+    const auto resumed = library::restore_first(trained(), folder);
+    broadcast_rest(session);
+    library::restore_others(trained(), resumed);
+    exchange_->start(resumed.model_steps, true);
+    steps_ = resumed.own_steps;
+    steps_made_ = plan_.strategy.asynchronous ? resumed.own_steps : resumed.model_steps;
   }
 
   library::Member& member_;
   torch::optim::Optimizer& optimizer_;
-  Plan plan_;
+  torch::nn::Module& module_;
+  state::NamedTensors untrained_;
+  library::Plan plan_;
   const std::unique_ptr<library::World> world_;
   const std::unique_ptr<ServerThread> server_;  // outlives the transport: it ends when all have left
   const std::unique_ptr<net::Transport> everyone_;
@@ -421,6 +350,11 @@ Distributed::~Distributed() {
 
 void Distributed::step() {
   impl_->tell_failure_of([&] { impl_->step(); });
+}
+
+// All throw where there is no checkpoint, and may go on without it, unless a process is lost.
+void Distributed::save(const std::string& folder) {
+  impl_->tell_loss_in([&] { impl_->save(folder); });
 }
 
 NoSync Distributed::no_sync() {

@@ -21,7 +21,7 @@ class Checkpoints {
 
   // After `done` steps; all workers call it. `beside` is what workers that have the same parameters keep for
   // themselves just now. Writing goes on beside the steps that follow.
-  void save(std::int64_t done, Moment moment, Differs beside);
+  void save(std::int64_t done, Moment moment, state::Differs beside);
 
   // Tells what has been saved since the last call. Throws NonFinite.
   void report() { saving_.report(tell_); }

@@ -63,7 +63,7 @@ void LiveReplica::start(const std::function<std::vector<torch::Tensor>()>& rows_
 void LiveReplica::resume() {
   const std::string& checkpoint = *run_.setup.checkpoint;
   const std::int64_t step = run_.setup.first_step;
-  const Differs differs = run_.strategy.drifts ? Differs::all : Differs::buffers;
+  const state::Differs differs = run_.strategy.drifts ? state::Differs::all : state::Differs::buffers;
   const auto restore = [&] {
     return restore_worker(checkpoint, run_.rank(), *replica_, model_.buffers, differs);
   };
@@ -88,12 +88,13 @@ void LiveReplica::begin_anew() {
   const std::int64_t done = exchange().steps_done();
   exchange().finish(exchange::Afterwards::another_session);
   bytes_before_ += exchange().bytes_sent();
-  std::optional<Snapshot> state;
+  std::optional<state::Snapshot> kept;
   if (run_.first()) {
-    state = snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater, Hold::copies);
+    kept = state::snapshot_optimizer(replica_->buckets, replica_->tables, replica_->updater,
+                                     state::Hold::copies);
   }
   make();
-  if (run_.first()) restore_optimizer(*state, replica_->buckets, replica_->tables, replica_->updater);
+  if (run_.first()) state::restore_optimizer(*kept, replica_->buckets, replica_->tables, replica_->updater);
   exchange().start(done, true);
 }
 
@@ -137,8 +138,8 @@ std::uint64_t LiveReplica::first_bucket_bytes() const {
 
 std::string LiveReplica::digest() const {
   // Others may write into the parameters where workers are apart.
-  const Hold hold = run_.together ? Hold::originals : Hold::copies;
-  const auto model = snapshot_model(replica_->buckets, replica_->tables, model_.buffers, hold);
+  const state::Hold hold = run_.together ? state::Hold::originals : state::Hold::copies;
+  const auto model = state::snapshot_model(replica_->buckets, replica_->tables, model_.buffers, hold);
   return to_hex(checkpoint::parameters_digest(model.views()));
 }
 

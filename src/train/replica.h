@@ -8,7 +8,7 @@
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
 #include "models/model.h"
-#include "train/snapshot.h"
+#include "state/snapshot.h"
 
 namespace tutti::train {
 

@@ -1,7 +1,5 @@
 #include "train/resume.h"
 
-#include <ranges>
-
 #include "base/error.h"
 
 namespace tutti::train {
@@ -90,32 +88,8 @@ fs::path run_folder_of(const fs::path& run_or_step) {
                                                                                 : checkpoints.parent_path();
 }
 
-std::optional<Origin> find_origin(const fs::path& run_or_step) {
-  std::error_code ignored;
-  if (fs::is_regular_file(run_or_step / "manifest.json", ignored)) {
-    return Origin{checkpoint::load(run_or_step), {}};
-  }
-  auto finished = checkpoint::list(run_or_step);
-  std::vector<std::string> notes;
-  for (const auto& step : std::views::reverse(finished)) {
-    try {
-      Origin origin{checkpoint::load(step.path), {}};
-      for (const auto& damage : notes) {
-        origin.notes.push_back(
-            fmt::format("damaged: {}; going on from step {} before it", damage, step.step));
-      }
-      return origin;
-    } catch (const DataError& e) {
-      notes.emplace_back(e.what());
-    }
-  }
-  if (notes.empty()) return std::nullopt;
-  throw DataError(
-      fmt::format("{}: no checkpoint there is whole; the newest: {}", run_or_step.string(), notes.front()));
-}
-
 config::TrainConfig config_of_run(const std::string& run_or_step) {
-  const auto origin = find_origin(run_or_step);
+  const auto origin = checkpoint::find_origin(run_or_step);
   if (!origin) throw DataError(fmt::format("--resume {}: no finished checkpoint there", run_or_step));
   return config_in(origin->checkpoint);
 }
@@ -124,7 +98,7 @@ void prepare_resume(const RunPlan& plan, Prepared& prepared) {
   Setup& setup = prepared.setup;
   const auto& config = setup.config;
   const bool automatic = config.resume == kAuto;
-  auto origin = find_origin(automatic ? config.out : config.resume);
+  auto origin = checkpoint::find_origin(automatic ? config.out : config.resume);
   if (!origin && !automatic) {
     throw DataError(fmt::format("--resume {}: no finished checkpoint there", config.resume));
   }
@@ -150,7 +124,7 @@ void prepare_resume(const RunPlan& plan, Prepared& prepared) {
 }
 
 std::vector<std::string> go_on_from_newest(Setup& setup) {
-  auto origin = find_origin(setup.config.out);
+  auto origin = checkpoint::find_origin(setup.config.out);
   if (!origin || origin->checkpoint.step <= setup.first_step) return {};
   go_on_from(origin->checkpoint, setup);
   return std::move(origin->notes);

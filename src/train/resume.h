@@ -1,12 +1,12 @@
 // Which checkpoint a run goes on from, and whether it may.
 #pragma once
 
-#include <optional>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/series.h"
 #include "train/plan.h"
 #include "train/prepare.h"
 
@@ -17,15 +17,6 @@ inline constexpr std::string_view kAuto = "auto";
 
 // A run folder itself, or the one that RUN/checkpoints/step-N lies in; empty for a step folder elsewhere.
 std::filesystem::path run_folder_of(const std::filesystem::path& run_or_step);
-
-struct Origin {
-  checkpoint::Checkpoint checkpoint;  // whole: every digest was verified
-  std::vector<std::string> notes;     // newer ones that are damaged, and how
-};
-
-// The newest whole checkpoint of a run folder, or the one step folder that is named. Nothing if a run folder
-// has no finished checkpoint. Throws DataError if the named one is damaged, or all are.
-std::optional<Origin> find_origin(const std::filesystem::path& run_or_step);
 
 // The config that the checkpoint to resume was written under. Throws DataError if there is none.
 config::TrainConfig config_of_run(const std::string& run_or_step);

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/version.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/series.h"
 #include "train/resume.h"
 
 namespace tutti::train {
@@ -120,19 +120,12 @@ void forget_later_lines(const fs::path& metrics, const Setup& setup) {
   write_file_atomically(metrics, kept);
 }
 
-// Beside a new series, checkpoints of the old one would be taken for its own.
 std::vector<std::string> set_aside_later(const fs::path& out, std::int64_t step) {
   std::vector<std::string> notes;
-  for (const auto& later : checkpoint::list(out)) {
-    if (later.step <= step) continue;
-    const std::string place = later.path.string() + ".superseded";
-    fs::path free = place;
-    for (int n = 2; fs::exists(free); ++n) free = fmt::format("{}-{}", place, n);
-    fs::rename(later.path, free);
+  for (const auto& [from, to] : checkpoint::set_aside_later(out, step)) {
     notes.push_back(fmt::format("{} is later than step {}, which the run goes on from: set aside as {}",
-                                later.path.string(), step, free.filename().string()));
+                                from.string(), step, to.filename().string()));
   }
-  if (!notes.empty()) sync_folder(out / "checkpoints");
   return notes;
 }
 

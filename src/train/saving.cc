@@ -11,7 +11,7 @@ namespace {
 // How often somebody who waits for others' parts looks for them.
 constexpr auto kGlance = std::chrono::milliseconds(5);
 
-std::size_t bytes_of(const Snapshot& snapshot) {
+std::size_t bytes_of(const state::Snapshot& snapshot) {
   std::size_t bytes = 0;
   for (const auto& view : snapshot.views()) bytes += view.bytes.size();
   return bytes;
@@ -36,16 +36,17 @@ void rethrow_nonfinite(const std::exception_ptr& failure) {
 
 }  // namespace
 
-void Saving::save(Replica& replica, const Buffers& buffers, const What& what, nlohmann::json meta) {
+void Saving::save(Replica& replica, const state::Buffers& buffers, const What& what, nlohmann::json meta) {
   const auto [step, differs, leads, hold] = what;
   auto& [tables, buckets, updater, exchange] = replica;
-  const bool parts = differs != Differs::nothing && workers_ > 1;
+  const bool parts = differs != state::Differs::nothing && workers_ > 1;
   if (leads) {
     const auto begin = Clock::now();
-    const auto model = std::make_shared<const Snapshot>(snapshot_model(buckets, tables, buffers, hold));
-    auto state = snapshot_optimizer(buckets, tables, updater, hold);
-    add_own_state(state, buckets, exchange->own_state(), hold);
-    const auto optimizer = std::make_shared<const Snapshot>(std::move(state));
+    const auto model =
+        std::make_shared<const state::Snapshot>(state::snapshot_model(buckets, tables, buffers, hold));
+    auto memory = state::snapshot_optimizer(buckets, tables, updater, hold);
+    state::add_own_state(memory, buckets, exchange->own_state(), hold);
+    const auto optimizer = std::make_shared<const state::Snapshot>(std::move(memory));
     const auto copied = Clock::now() - begin;
     writer_.post(
         step, bytes_of(*model) + bytes_of(*optimizer),
@@ -54,12 +55,12 @@ void Saving::save(Replica& replica, const Buffers& buffers, const What& what, nl
           return put_together(step, *model, *optimizer, meta, parts, stopped);
         },
         parts);
-    if (hold == Hold::originals) return;
+    if (hold == state::Hold::originals) return;
     copied_ms_.push_back(milliseconds(copied));
     held_ms_.push_back(milliseconds(Clock::now() - begin));
   } else if (parts) {
-    const auto own =
-        std::make_shared<const Snapshot>(snapshot_replica(buckets, tables, buffers, updater, differs));
+    const auto own = std::make_shared<const state::Snapshot>(
+        state::snapshot_replica(buckets, tables, buffers, updater, differs, state::Hold::copies));
     writer_.post(
         step, bytes_of(*own),
         [this, step = step, own](const std::atomic<bool>&) {
@@ -77,10 +78,10 @@ void Saving::save(Replica& replica, const Buffers& buffers, const What& what, nl
   }
 }
 
-std::filesystem::path Saving::put_together(std::int64_t step, const Snapshot& model,
-                                           const Snapshot& optimizer, const nlohmann::json& meta, bool parts,
-                                           const std::atomic<bool>& stopped) const {
-  for (const Snapshot* s : {&model, &optimizer}) check_finite(*s, step);
+std::filesystem::path Saving::put_together(std::int64_t step, const state::Snapshot& model,
+                                           const state::Snapshot& optimizer, const nlohmann::json& meta,
+                                           bool parts, const std::atomic<bool>& stopped) const {
+  for (const state::Snapshot* s : {&model, &optimizer}) check_finite(*s, step);
   std::vector<int> replicas;
   for (int r = 0; parts && r < workers_; ++r) {
     if (Rank{r} == self_) continue;
@@ -95,8 +96,8 @@ std::filesystem::path Saving::put_together(std::int64_t step, const Snapshot& mo
   return checkpoint::save(run_, step, model.views(), optimizer.views(), meta, replicas);
 }
 
-void Saving::check_finite(const Snapshot& snapshot, std::int64_t step) const {
-  if (const auto what = first_nonfinite(snapshot))
+void Saving::check_finite(const state::Snapshot& snapshot, std::int64_t step) const {
+  if (const auto what = state::first_nonfinite(snapshot))
     throw NonFinite(self_, step, *what + ", no checkpoint of it");
 }
 
@@ -127,16 +128,16 @@ void Saving::finish(const Emit& emit) {
 }
 
 bool restore_worker(const std::filesystem::path& step_folder, Rank self, Replica& replica,
-                    const Buffers& buffers, Differs differs) {
+                    const state::Buffers& buffers, state::Differs differs) {
   auto& [tables, buckets, updater, exchange] = replica;
   const bool first = self == Rank{0};
   const auto part = first ? std::nullopt : checkpoint::load_replica(step_folder, to_int(self));
   // Who has no part of its own begins like rank 0. Where replicas do not differ the exchange sees to that.
-  if (first || (!part && differs == Differs::all)) {
-    restore(checkpoint::load(step_folder), buckets, tables, buffers, updater, exchange->own_state());
+  if (first || (!part && differs == state::Differs::all)) {
+    state::restore(checkpoint::load(step_folder), buckets, tables, buffers, updater, exchange->own_state());
   }
-  if (part) restore_replica(*part, buckets, tables, buffers, updater);
-  return first || part || differs != Differs::all;
+  if (part) state::restore_replica(*part, buckets, tables, buffers, updater);
+  return first || part || differs != state::Differs::all;
 }
 
 }  // namespace tutti::train

@@ -28,11 +28,11 @@ class Saving {
   // changes before finish() and originals do instead of copies.
   struct What {
     std::int64_t step = 0;
-    Differs differs = Differs::nothing;
+    state::Differs differs = state::Differs::nothing;
     bool leads = false;
-    Hold hold = Hold::copies;
+    state::Hold hold = state::Hold::copies;
   };
-  void save(Replica& replica, const Buffers& buffers, const What& what, nlohmann::json meta);
+  void save(Replica& replica, const state::Buffers& buffers, const What& what, nlohmann::json meta);
 
   // How long save() has held a step, in milliseconds, one entry for each checkpoint that this worker led
   // between two steps; and of that, how long the copies took.
@@ -49,9 +49,9 @@ class Saving {
 
  private:
   void tell(const CheckpointWriter::Result& result, const Emit& emit) const;
-  void check_finite(const Snapshot& snapshot, std::int64_t step) const;
-  std::filesystem::path put_together(std::int64_t step, const Snapshot& model, const Snapshot& optimizer,
-                                     const nlohmann::json& meta, bool parts,
+  void check_finite(const state::Snapshot& snapshot, std::int64_t step) const;
+  std::filesystem::path put_together(std::int64_t step, const state::Snapshot& model,
+                                     const state::Snapshot& optimizer, const nlohmann::json& meta, bool parts,
                                      const std::atomic<bool>& stopped) const;
 
   const std::filesystem::path run_;
@@ -69,6 +69,6 @@ class Saving {
 // `differs` is what this architecture lets workers keep. Returns false if the checkpoint has no part for this
 // worker where all of it differs: it goes on then from rank 0's. Throws DataError.
 bool restore_worker(const std::filesystem::path& step_folder, Rank self, Replica& replica,
-                    const Buffers& buffers, Differs differs);
+                    const state::Buffers& buffers, state::Differs differs);
 
 }  // namespace tutti::train

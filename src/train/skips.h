@@ -8,7 +8,7 @@
 
 #include "collectives/collectives.h"
 #include "exchange/finite_guard.h"
-#include "train/buffers.h"
+#include "state/buffers.h"
 
 namespace tutti::train {
 
@@ -17,7 +17,8 @@ class Skips {
  public:
   // `together`, if given, are workers that all skip the same steps. What a user should know goes to `say`, a
   // line at a time. Buffers and engine outlive it.
-  Skips(const Buffers& buffers, collectives::Collectives* together, std::function<void(std::string)> say)
+  Skips(const state::Buffers& buffers, collectives::Collectives* together,
+        std::function<void(std::string)> say)
       : buffers_(buffers), together_(together), say_(std::move(say)) {}
 
   // Around every step, which is counted from 1. Forward has changed running statistics also in a step that is
@@ -33,7 +34,7 @@ class Skips {
  private:
   std::string who_found(const exchange::FiniteGuard& guard, Rank rank) const;
 
-  const Buffers& buffers_;
+  const state::Buffers& buffers_;
   collectives::Collectives* const together_;
   const std::function<void(std::string)> say_;
   std::vector<torch::Tensor> kept_;  // the buffers before the step

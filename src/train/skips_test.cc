@@ -33,7 +33,7 @@ class SkipsTest : public ::testing::Test {
   grad::Buckets buckets_{model_, 1 << 20,
                          [this](std::size_t) { return std::as_writable_bytes(std::span(gradients_)); }};
   exchange::FiniteGuard guard_{buckets_, {exchange::OnNonFinite::skip, Rank{2}, 1}};
-  Buffers buffers_{model_};
+  state::Buffers buffers_{model_};
   std::vector<std::string> said_;
   Skips skips_{buffers_, nullptr, [this](std::string line) { said_.push_back(std::move(line)); }};
   std::int64_t step_ = 0;

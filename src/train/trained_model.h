@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "train/buffers.h"
+#include "state/buffers.h"
 #include "train/run_context.h"
 
 namespace tutti::train {
@@ -15,7 +15,7 @@ struct TrainedModel {
 
   const std::shared_ptr<models::Model> network;
   const std::vector<models::Phase> phases;
-  const Buffers buffers;
+  const state::Buffers buffers;
 };
 
 }  // namespace tutti::train

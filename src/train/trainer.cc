@@ -98,7 +98,7 @@ class Trainer {
     }
     if (evaluator_.target() && end_here(due.evaluation)) return;
     if (due.checkpoint || asked.save) {
-      const Differs beside = due.anything() ? Differs::nothing : Differs::buffers;
+      const state::Differs beside = due.anything() ? state::Differs::nothing : state::Differs::buffers;
       checkpoints_.save(steps_seen_, Moment::between_steps, beside);
     }
     live_.after_step(due.end_of_epoch);
@@ -141,7 +141,7 @@ class Trainer {
   // As it was asked to: saves, and ends in the middle of the run.
   void stop() {
     if (!run_.strategy.drifts) steps_seen_ = exchange().steps_done();
-    checkpoints_.save(steps_seen_, Moment::stopped, Differs::buffers);
+    checkpoints_.save(steps_seen_, Moment::stopped, state::Differs::buffers);
     checkpoints_.finish();
     run_.note(run_.config.no_checkpoint
                   ? fmt::format("stopped after step {}, without a checkpoint", steps_seen_)
@@ -153,7 +153,7 @@ class Trainer {
     model_.buffers.average(run_.workers_left());
     const bool just_evaluated = over_ && run_.together;
     if (!run_.config.no_evaluate && !just_evaluated) evaluate(last_step_, &run_.workers_left());
-    if (!saved_early_) checkpoints_.save(last_step_, Moment::ended, Differs::nothing);
+    if (!saved_early_) checkpoints_.save(last_step_, Moment::ended, state::Differs::nothing);
     checkpoints_.finish();
   }
 
@@ -168,7 +168,7 @@ class Trainer {
     if (!closing || saved_early_ || !run_.first() || run_.board().requests().asked(net::Request::stop) == 0)
       return;
     saved_early_ = true;
-    checkpoints_.save(done, Moment::ended, Differs::nothing);
+    checkpoints_.save(done, Moment::ended, state::Differs::nothing);
   }
 
   std::optional<observe::Summary> summarise() {

@@ -1,4 +1,4 @@
-#include "train/snapshot.h"
+#include "state/snapshot.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,11 +6,10 @@
 
 #include "base/error.h"
 #include "optim/finite.h"
+#include "state/stored_type.h"
 
-namespace tutti::train {
+namespace tutti::state {
 namespace {
-
-using Named = std::vector<std::pair<std::string, torch::Tensor>>;
 
 // Of a worker's part of a checkpoint.
 const std::string kModelPart = "model.";
@@ -20,31 +19,37 @@ std::string slot_prefix(const exchange::Updater& updater, int slot) {
   return std::string(updater.slot_name(slot)) + ".";
 }
 
-DType type_of(const torch::Tensor& tensor) {
-  return tensor.scalar_type() == torch::kInt64 ? DType::i64 : DType::f32;
+DType type_of(const std::string& name, const torch::Tensor& tensor) {
+  const auto type = stored_type(tensor.scalar_type());
+  if (!type) {
+    throw ConfigError(
+        fmt::format("tensor {} is of {}, which cannot be kept", name, c10::toString(tensor.scalar_type())));
+  }
+  return *type;
 }
 
 const checkpoint::TensorView& fitting(const checkpoint::SafetensorsFile& file, const std::string& name,
                                       const torch::Tensor& like) {
   const checkpoint::TensorView& found = file.at(name);
-  if (found.dtype != type_of(like) || torch::IntArrayRef(found.shape) != like.sizes()) {
+  const DType type = type_of(name, like);
+  if (found.dtype != type || torch::IntArrayRef(found.shape) != like.sizes()) {
     throw DataError(fmt::format("{}: tensor {} is {} {}, the model's is {} {}", file.path().string(), name,
-                                name_of(found.dtype), checkpoint::shape_text(found.shape),
-                                name_of(type_of(like)), checkpoint::shape_text(like.sizes().vec())));
+                                name_of(found.dtype), checkpoint::shape_text(found.shape), name_of(type),
+                                checkpoint::shape_text(like.sizes().vec())));
   }
   return found;
 }
 
-Named model_views(const grad::Buckets& buckets, const grad::Tables& tables, const Buffers& buffers) {
-  Named views = buckets.named_views(buckets.all_parameters());
+NamedTensors model_views(const grad::Buckets& buckets, const grad::Tables& tables, const Buffers& buffers) {
+  NamedTensors views = buckets.named_views(buckets.all_parameters());
   for (std::size_t t = 0; t < tables.size(); ++t) views.emplace_back(tables.name(t), tables.weight(t));
   views.insert(views.end(), buffers.views().begin(), buffers.views().end());
   return views;
 }
 
-Named state_views(const grad::Buckets& buckets, const grad::Tables& tables, exchange::Updater& updater,
-                  int slot) {
-  Named views = buckets.named_views(updater.slot(slot));
+NamedTensors state_views(const grad::Buckets& buckets, const grad::Tables& tables, exchange::Updater& updater,
+                         int slot) {
+  NamedTensors views = buckets.named_views(updater.slot(slot));
   const auto flat = tables.size() > 0 ? updater.table_slot(slot) : std::vector<std::span<float>>{};
   for (std::size_t t = 0; t < tables.size(); ++t) {
     views.emplace_back(tables.name(t), torch::from_blob(flat[t].data(), tables.weight(t).sizes()));
@@ -53,23 +58,45 @@ Named state_views(const grad::Buckets& buckets, const grad::Tables& tables, exch
 }
 
 void copy_into(const checkpoint::TensorView& from, torch::Tensor to) {
-  torch::Tensor row_major = torch::empty(to.sizes(), to.scalar_type());
+  torch::Tensor row_major = torch::empty(to.sizes(), torch_type(from.dtype));
   std::memcpy(row_major.data_ptr(), from.bytes.data(), from.bytes.size());
   to.copy_(row_major);
 }
 
+// The first number that `is_bad` marks, in words; nothing if there is none.
+template <typename IsBad>
+std::optional<std::string> first_of(const Snapshot& snapshot, const IsBad& is_bad) {
+  for (std::size_t i = 0; i < snapshot.tensors().size(); ++i) {
+    const torch::Tensor flat = snapshot.tensors()[i].view({-1});
+    if (!flat.is_floating_point()) continue;
+    // Nearly always all is well, and a look at the exponents costs little more than reading.
+    if (flat.scalar_type() == torch::kFloat32 &&
+        optim::all_finite({flat.data_ptr<float>(), static_cast<std::size_t>(flat.numel())})) {
+      continue;
+    }
+    const torch::Tensor bad = is_bad(flat).nonzero();
+    if (bad.numel() == 0) continue;
+    const auto at = bad[0].template item<std::int64_t>();
+    const auto value = flat[at].template item<double>();
+    return fmt::format("{} holds {} (first at element {})", snapshot.views()[i].name,
+                       std::isnan(value) ? "nan" : fmt::format("{}", value), at);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-void Snapshot::add(const std::string& prefix, const Named& tensors, Hold hold) {
+void Snapshot::add(const std::string& prefix, const NamedTensors& tensors, Hold hold) {
   for (const auto& [name, tensor] : tensors) {
+    const DType type = type_of(name, tensor);
     const torch::Tensor original = tensor.detach();
-    held_.push_back(hold == Hold::originals ? original.contiguous()
-                                            : original.clone(torch::MemoryFormat::Contiguous));
-    const torch::Tensor& held = held_.back();
+    torch::Tensor held = original.to(torch_type(type)).contiguous();
+    if (hold == Hold::copies && held.is_alias_of(original)) held = held.clone();
     views_.push_back({prefix + name,
-                      type_of(held),
+                      type,
                       held.sizes().vec(),
                       {static_cast<const std::byte*>(held.data_ptr()), held.nbytes()}});
+    tensors_.push_back(std::move(held));
   }
 }
 
@@ -97,14 +124,13 @@ void add_own_state(Snapshot& optimizer, const grad::Buckets& buckets,
 }
 
 Snapshot snapshot_replica(const grad::Buckets& buckets, const grad::Tables& tables, const Buffers& buffers,
-                          exchange::Updater& updater, Differs differs) {
+                          exchange::Updater& updater, Differs differs, Hold hold) {
   Snapshot s;
-  if (differs == Differs::buffers) s.add(kModelPart, buffers.views(), Hold::copies);
+  if (differs == Differs::buffers) s.add(kModelPart, buffers.views(), hold);
   if (differs != Differs::all) return s;
-  s.add(kModelPart, model_views(buckets, tables, buffers), Hold::copies);
+  s.add(kModelPart, model_views(buckets, tables, buffers), hold);
   for (int slot = 0; slot < updater.slots(); ++slot) {
-    s.add(kOptimizerPart + slot_prefix(updater, slot), state_views(buckets, tables, updater, slot),
-          Hold::copies);
+    s.add(kOptimizerPart + slot_prefix(updater, slot), state_views(buckets, tables, updater, slot), hold);
   }
   return s;
 }
@@ -112,7 +138,7 @@ Snapshot snapshot_replica(const grad::Buckets& buckets, const grad::Tables& tabl
 void restore_replica(const checkpoint::SafetensorsFile& from, grad::Buckets& buckets,
                      const grad::Tables& tables, const Buffers& buffers, exchange::Updater& updater) {
   const torch::NoGradGuard no_grad;
-  const auto take = [&](const std::string& prefix, const Named& views) {
+  const auto take = [&](const std::string& prefix, const NamedTensors& views) {
     for (const auto& [name, view] : views) {
       if (from.find(prefix + name) != nullptr) copy_into(fitting(from, prefix + name, view), view);
     }
@@ -124,16 +150,17 @@ void restore_replica(const checkpoint::SafetensorsFile& from, grad::Buckets& buc
 }
 
 std::optional<std::string> first_nonfinite(const Snapshot& snapshot) {
-  for (const checkpoint::TensorView& view : snapshot.views()) {
-    if (view.dtype != DType::f32) continue;
-    const std::span<const float> values(reinterpret_cast<const float*>(view.bytes.data()),
-                                        view.bytes.size() / sizeof(float));
-    if (optim::all_finite(values)) continue;
-    const std::size_t at = *optim::first_nonfinite(values);
-    return fmt::format("{} holds {} (first at element {})", view.name,
-                       std::isnan(values[at]) ? "nan" : fmt::format("{}", values[at]), at);
-  }
-  return std::nullopt;
+  return first_of(snapshot, [](const torch::Tensor& t) { return ~torch::isfinite(t); });
+}
+
+std::optional<std::string> first_nan(const Snapshot& snapshot) {
+  return first_of(snapshot, [](const torch::Tensor& t) { return torch::isnan(t); });
+}
+
+void restore(const checkpoint::SafetensorsFile& from, const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) fitting(from, name, tensor);
+  const torch::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : tensors) copy_into(from.at(name), tensor);
 }
 
 void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, const grad::Tables& tables,
@@ -141,7 +168,7 @@ void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, const g
              const std::vector<exchange::NamedState>& own) {
   std::vector<std::pair<const checkpoint::TensorView*, torch::Tensor>> copies;
   const auto plan = [&](const checkpoint::SafetensorsFile& file, const std::string& prefix,
-                        const Named& views) {
+                        const NamedTensors& views) {
     for (const auto& [name, view] : views) copies.emplace_back(&fitting(file, prefix + name, view), view);
   };
   plan(from.model, "", model_views(buckets, tables, buffers));
@@ -169,4 +196,4 @@ void restore_optimizer(const Snapshot& from, grad::Buckets& buckets, const grad:
   }
 }
 
-}  // namespace tutti::train
+}  // namespace tutti::state

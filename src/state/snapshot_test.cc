@@ -1,10 +1,11 @@
-#include "train/snapshot.h"
+#include "state/snapshot.h"
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
-namespace tutti::train {
+namespace tutti::state {
 namespace {
 
 std::vector<float> numbers(const checkpoint::TensorView& view) {
@@ -40,7 +41,16 @@ TEST(Snapshot, TheFirstNumberThatIsNoneIsNamed) {
   weight[1][2] = -std::numeric_limits<float>::infinity();
   weight[3][2] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(first_nonfinite(s), "exp_avg.weight holds -inf (first at element 5)");
+  EXPECT_EQ(first_nan(s), "exp_avg.weight holds nan (first at element 11)");
+  weight[3][2] = 0;
+  EXPECT_FALSE(first_nan(s));
+}
+
+TEST(Snapshot, NumbersOfOtherTypesAreLookedAtToo) {
+  Snapshot s;
+  s.add("", {{"half", torch::tensor({1.0F, NAN}, torch::kFloat16)}}, Hold::originals);
+  EXPECT_EQ(first_nonfinite(s), "half holds nan (first at element 1)");
 }
 
 }  // namespace
-}  // namespace tutti::train
+}  // namespace tutti::state

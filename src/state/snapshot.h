@@ -1,7 +1,6 @@
 // The state of a run as named tensors: what checkpoints hold and digests cover.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,23 +10,25 @@
 #include "exchange/exchange.h"
 #include "exchange/updater.h"
 #include "grad/buckets.h"
-#include "train/buffers.h"
+#include "state/buffers.h"
 
-namespace tutti::train {
+namespace tutti::state {
 
 // What a snapshot holds of a tensor that lies in row-major order: a copy, or the tensor itself, which stays
 // as it is while the snapshot is in use. Of all others it holds copies.
 enum class Hold { copies, originals };
 
-// Tensors in row-major order, with views on them.
+// Tensors in row-major order, with views on them. Types that files do not know are kept as larger ones
+// (state/stored_type.h).
 class Snapshot {
  public:
-  void add(const std::string& prefix, const std::vector<std::pair<std::string, torch::Tensor>>& tensors,
-           Hold hold);
+  // Throws ConfigError that names a tensor which holds no real numbers.
+  void add(const std::string& prefix, const NamedTensors& tensors, Hold hold);
   const std::vector<checkpoint::TensorView>& views() const { return views_; }
+  const std::vector<torch::Tensor>& tensors() const { return tensors_; }  // by view
 
  private:
-  std::vector<torch::Tensor> held_;
+  std::vector<torch::Tensor> tensors_;
   std::vector<checkpoint::TensorView> views_;
 };
 
@@ -44,12 +45,18 @@ void add_own_state(Snapshot& optimizer, const grad::Buckets& buckets,
 // The first tensor with a number that is none (NaN or infinite), in words: "conv1.weight holds nan (first at
 // element 3)". Such a snapshot is never saved.
 std::optional<std::string> first_nonfinite(const Snapshot& snapshot);
+// The same where infinite numbers may be meant: a mask among a user's buffers has them.
+std::optional<std::string> first_nan(const Snapshot& snapshot);
 
 // What a worker keeps for itself: statistics of its batches alone, or all that a model and an optimizer have.
 enum class Differs { nothing, buffers, all };
-// The part of a checkpoint of a worker that differs from rank 0; copies.
+// The part of a checkpoint of a worker that differs from rank 0.
 Snapshot snapshot_replica(const grad::Buckets& buckets, const grad::Tables& tables, const Buffers& buffers,
-                          exchange::Updater& updater, Differs differs);
+                          exchange::Updater& updater, Differs differs, Hold hold);
+
+// Fills these tensors, which have their names in the file. Throws DataError that names what is missing or of
+// another type or shape; nothing is changed then.
+void restore(const checkpoint::SafetensorsFile& from, const NamedTensors& tensors);
 
 // Fills model, optimizer state and `own` from a verified checkpoint. Throws DataError that names what is
 // missing or of another shape; nothing is changed then.
@@ -65,4 +72,4 @@ void restore_replica(const checkpoint::SafetensorsFile& from, grad::Buckets& buc
 void restore_optimizer(const Snapshot& from, grad::Buckets& buckets, const grad::Tables& tables,
                        exchange::Updater& updater);
 
-}  // namespace tutti::train
+}  // namespace tutti::state
