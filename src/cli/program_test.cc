@@ -237,6 +237,7 @@ TEST_F(Program, CompareEndsWithATableOfAllCells) {
   EXPECT_EQ(cells[1]["summary"]["workers"], 1);
   EXPECT_EQ(cells[2]["summary"]["workers"], 2);
   EXPECT_EQ(cells[0]["summary"]["config"]["threads"], cells[2]["summary"]["config"]["threads"]);
+  for (const auto& cell : cells) EXPECT_EQ(cell["summary"]["rejected_connections"], 0);
   EXPECT_NE(e.out.find("samples/s"), std::string::npos);
   EXPECT_EQ(e.out.find("DIFFER"), std::string::npos);
 }
