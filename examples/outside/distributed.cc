@@ -33,8 +33,8 @@ int main(int argc, char** argv) {
   auto session = tutti::Session::join();
   torch::manual_seed(session.rank());
   Net net;
-  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
-  tutti::Distributed distributed(session, *net, optimizer);
+  torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.01 * session.size()).momentum(0.5));
+  tutti::Distributed distributed(session, *net, sgd);
   auto training = prepared(MNIST::Mode::kTrain);
   const auto samples = training.size().value();
   torch::data::samplers::DistributedRandomSampler sampler(samples, session.size(), session.rank());
@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     const auto begin = std::chrono::steady_clock::now();
     net->train();
     for (auto& batch : *loader) {
-      optimizer.zero_grad();
+      sgd.zero_grad();
       torch::nll_loss(net(batch.data), batch.target).backward();
       distributed.step();
     }

@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
   };
   torch::manual_seed(1);
   Net net;
-  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
+  torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
   auto training = prepared(MNIST::Mode::kTrain);
   const auto samples = training.size().value();
   torch::data::samplers::RandomSampler sampler(samples);
@@ -42,9 +42,9 @@ int main(int argc, char** argv) {
     const auto begin = std::chrono::steady_clock::now();
     net->train();
     for (auto& batch : *loader) {
-      optimizer.zero_grad();
+      sgd.zero_grad();
       torch::nll_loss(net(batch.data), batch.target).backward();
-      optimizer.step();
+      sgd.step();
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     net->eval();
