@@ -13,9 +13,9 @@ namespace tutti {
 
 struct Field {
   std::string name;
-  DType type = DType::f32;          // f32 or i64
-  std::vector<std::int64_t> shape;  // of one sample; empty: a single number
-  std::int64_t below = 0;           // of i64: every number is from 0 to below - 1
+  DType type = DType::f32;               // f32 or i64
+  std::vector<std::int64_t> shape = {};  // of one sample; empty: a single number
+  std::int64_t below = 0;                // of i64: every number is from 0 to below - 1
 
   std::size_t count() const {
     return static_cast<std::size_t>(

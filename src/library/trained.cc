@@ -27,7 +27,9 @@ std::vector<std::vector<std::string>> names_by_group(const Trained& t) {
 }  // namespace
 
 Account account_of(const Trained& t) {
-  Account account{.strategy = t.plan.strategy.name, .drifts = t.plan.strategy.drifts};
+  Account account;
+  account.strategy = t.plan.strategy.name;
+  account.drifts = t.plan.strategy.drifts;
   if (t.has_own_optimizer()) {
     account.optimizer = class_of(t.optimizer);
     account.groups = names_by_group(t);

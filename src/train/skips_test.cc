@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "models/model.h"
 
 namespace tutti::train {
 namespace {

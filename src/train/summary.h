@@ -30,10 +30,10 @@ struct RankReport {
   double seconds = 0;  // in those steps
   std::uint64_t bytes_sent = 0;
   std::int64_t peak_memory_bytes = 0;  // of the process
-  std::string parameters_sha256;
-  std::string samples_sha256;  // over the numbers of its samples, in their order
+  std::string parameters_sha256 = {};
+  std::string samples_sha256 = {};  // over the numbers of its samples, in their order
   std::int64_t skipped_steps = 0;
-  std::string first_skipped;  // what was wrong in the first of them
+  std::string first_skipped = {};  // what was wrong in the first of them
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, rank, compute_ms, exchange_ms, exposed_exchange_ms,
                                    finite_check_ms, train_loss, steps, samples, seconds, bytes_sent,
