@@ -81,7 +81,7 @@ launch::Outcome Comparison::run_one(std::size_t i, std::size_t repeat, LiveTable
     cell.summary = nullptr;
   } else {
     if (!reused) summary = observe::read_summary_json(cell.repeats[repeat].folder);
-    report::settle(cell);
+    report::take_median_repeat(cell);
   }
   save();
   table.end(i, what);

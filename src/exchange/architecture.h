@@ -14,7 +14,7 @@ class Architecture {
   explicit Architecture(std::unique_ptr<Exchange> exchange)
       : exchange_(std::move(exchange)),
         counts_(dynamic_cast<const CountsSteps*>(exchange_.get())),
-        settles_(dynamic_cast<Settles*>(exchange_.get())),
+        drains_(dynamic_cast<Drains*>(exchange_.get())),
         rows_(dynamic_cast<HasRows*>(exchange_.get())),
         state_(dynamic_cast<HasState*>(exchange_.get())),
         figures_(dynamic_cast<const HasFigures*>(exchange_.get())) {}
@@ -32,8 +32,8 @@ class Architecture {
   void finish(Afterwards afterwards) { exchange_->finish(afterwards); }
 
   std::int64_t steps_done() const { return counts_ != nullptr ? counts_->steps_done() : steps_; }
-  void settle() {
-    if (settles_ != nullptr) settles_->settle();
+  void drain() {
+    if (drains_ != nullptr) drains_->drain();
   }
   TableRows* rows() { return rows_ != nullptr ? rows_->rows() : nullptr; }
   void fetch_state() {
@@ -51,7 +51,7 @@ class Architecture {
  private:
   const std::unique_ptr<Exchange> exchange_;
   const CountsSteps* const counts_;
-  Settles* const settles_;
+  Drains* const drains_;
   HasRows* const rows_;
   HasState* const state_;
   const HasFigures* const figures_;

@@ -54,13 +54,13 @@ class CountsSteps {
   virtual std::int64_t steps_done() const = 0;
 };
 
-// Works beside backward, and can pause: on return from settle() nothing of the step is on its way between
+// Works beside backward, and can pause: on return from drain() nothing of the step is on its way between
 // workers, so that they may speak of something else. What is announced later leaves again. Workers whose
 // gradients come in the same order do it at the same place.
-class Settles {
+class Drains {
  public:
-  virtual ~Settles() = default;
-  virtual void settle() = 0;
+  virtual ~Drains() = default;
+  virtual void drain() = 0;
 };
 
 // Exchanges embedding tables by rows.

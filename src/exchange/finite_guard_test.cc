@@ -438,14 +438,14 @@ TEST_P(FiniteAlone, OnlyTheWorkerThatMadeItSkipsItsStep) {
   const int last = GetParam().workers - 1;
   for (const std::string tensor : {"b.weight", ""}) {
     const auto seen = train({.where = GetParam(), .fault = Fault{.rank = last, .tensor = tensor}});
-    const bool drifts = find_strategy(GetParam().strategy).drifts;
+    const bool replicas_differ = find_strategy(GetParam().strategy).replicas_differ;
     for (int r = 0; r <= last; ++r) {
       const Seen& s = seen[static_cast<std::size_t>(r)];
       ASSERT_FALSE(s.failed) << s.nonfinite;
       EXPECT_EQ(s.skipped, r == last ? std::set<int>{3} : std::set<int>{}) << r;
       EXPECT_TRUE(all_numbers(s.parameters.back()));
       EXPECT_TRUE(torch::equal(s.parameters.back(), seen[0].parameters.back())) << r;
-      if (drifts || last == 0) {  // nobody else changes what it has
+      if (replicas_differ || last == 0) {  // nobody else changes what it has
         EXPECT_EQ(torch::equal(s.parameters[3], s.parameters[2]), r == last);
         EXPECT_FALSE(torch::equal(s.parameters[4], s.parameters[3]));
         EXPECT_EQ(s.steps_done, kSteps);

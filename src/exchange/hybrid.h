@@ -19,14 +19,14 @@
 
 namespace tutti::exchange {
 
-class Hybrid final : public Exchange, public Settles, public HasRows, public HasState, public HasFigures {
+class Hybrid final : public Exchange, public Drains, public HasRows, public HasState, public HasFigures {
  public:
   // Introduces itself to the servers. `parts` and `tuning` outlive it.
   Hybrid(const Parts& parts, const Tuning& tuning);
 
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId id) override { dense_.on_gradient(id); }
-  void settle() override { dense_.settle(); }
+  void drain() override { dense_.drain(); }
   void finish_phase(std::size_t phase) override { dense_.finish_phase(phase); }
   void finish_step() override;
   void fetch_state() override;

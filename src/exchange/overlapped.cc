@@ -87,7 +87,7 @@ void Overlapped::average(std::size_t bucket) {
   trace_.add(observe::Lane::exchange, fmt::format("bucket {}", bucket), begin, Clock::now());
 }
 
-void Overlapped::settle() {
+void Overlapped::drain() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return averaged_ == released_ || failure_; });
   if (failure_) std::rethrow_exception(failure_);

@@ -25,7 +25,7 @@
 
 namespace tutti::exchange {
 
-class Overlapped final : public Exchange, public Settles, public HasFigures {
+class Overlapped final : public Exchange, public Drains, public HasFigures {
  public:
   // Replaces a bucket's buffer by its mean over all ranks, on each rank. Called on the communication thread.
   using Average = std::function<void(collectives::Collectives&, std::size_t bucket, collectives::Buffer,
@@ -45,7 +45,7 @@ class Overlapped final : public Exchange, public Settles, public HasFigures {
 
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId id) override;
-  void settle() override;
+  void drain() override;
   void finish_phase(std::size_t phase) override;
   void finish_step() override;
   void finish(Afterwards) override {}

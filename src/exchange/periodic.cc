@@ -89,7 +89,7 @@ void ElasticAveraging::agree(std::size_t bucket, std::span<float> parameters, st
 Strategy local_sgd() {
   return {.name = "local-sgd",
           .summary = "average the parameters every --sync-every steps",
-          .drifts = true,
+          .replicas_differ = true,
           .collectives = {Operation::all_reduce},
           .make = [](const Parts& p, const Tuning& tuning) {
             return std::make_unique<LocalSgd>(p.buckets, p.updater, p.workers, tuning.sync_every, p.trace);
@@ -99,7 +99,7 @@ Strategy local_sgd() {
 Strategy easgd() {
   return {.name = "easgd",
           .summary = "elastic averaging around a centre every --sync-every steps",
-          .drifts = true,
+          .replicas_differ = true,
           .collectives = {Operation::all_reduce},
           .make = [](const Parts& p, const Tuning& tuning) {
             return std::make_unique<ElasticAveraging>(p.buckets, p.updater, p.workers, tuning.sync_every,

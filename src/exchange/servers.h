@@ -83,7 +83,7 @@ class Servers final : public Exchange,
 
 // The same where the workers of a host first form the mean of their gradients in its shared memory: rank 0
 // pushes one gradient for all, and what it pulls goes to all. Synchronous.
-class AggregatedServers final : public Exchange, public Settles, public HasState, public HasFigures {
+class AggregatedServers final : public Exchange, public Drains, public HasState, public HasFigures {
  public:
   // As above; the servers' options know one worker, and there are no tables. Where servers update, no step
   // can be skipped.
@@ -91,7 +91,7 @@ class AggregatedServers final : public Exchange, public Settles, public HasState
 
   void start(std::int64_t step, bool with_state) override;
   void on_gradient(grad::ParamId id) override { inner_.on_gradient(id); }
-  void settle() override { inner_.settle(); }
+  void drain() override { inner_.drain(); }
   void finish_phase(std::size_t phase) override { inner_.finish_phase(phase); }
   void finish_step() override { inner_.finish_step(); }
   void fetch_state() override;

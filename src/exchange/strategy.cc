@@ -62,7 +62,7 @@ std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std
 
 FiniteOptions finite_options(const Strategy& strategy, const Tuning& tuning,
                              const collectives::Collectives& workers) {
-  const bool alone = strategy.one_worker_only || strategy.asynchronous || strategy.drifts;
+  const bool alone = strategy.one_worker_only || strategy.asynchronous || strategy.replicas_differ;
   return {tuning.on_nonfinite, workers.rank(), alone ? 1 : workers.world()};
 }
 

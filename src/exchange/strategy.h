@@ -50,11 +50,11 @@ struct Strategy {
   std::string summary;
   bool one_worker_only = false;
   std::optional<ps::Consistency> servers = std::nullopt;  // has parameter servers, which keep this rule
-  bool asynchronous = false;   // workers do not keep step: each is somewhere else in the run
-  bool drifts = false;         // replicas differ between meetings
-  bool hybrid = false;         // only embedding tables go to the servers
-  bool shares_memory = false;  // on one host, in shared memory
-  bool takes_hooks = false;    // Tuning::average may take the place of its own way
+  bool asynchronous = false;     // workers do not keep step: each is somewhere else in the run
+  bool replicas_differ = false;  // replicas differ between meetings
+  bool hybrid = false;           // only embedding tables go to the servers
+  bool shares_memory = false;    // on one host, in shared memory
+  bool takes_hooks = false;      // Tuning::average may take the place of its own way
   std::optional<collectives::Algorithm> algorithm = std::nullopt;  // none: whichever is best, or asked for
   // That move gradients or parameters, bucket by bucket, in their order.
   std::vector<collectives::Operation> collectives = {};

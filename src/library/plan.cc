@@ -42,7 +42,7 @@ Plan plan_of(const DistributedOptions& o, Member& member, const torch::optim::Op
   if (o.sync_every < 1) refuse(o, fmt::format("sync_every is {}, but must be 1 or more", o.sync_every));
   if (o.staleness < 0) refuse(o, fmt::format("staleness is {}, but must be 0 or more", o.staleness));
   if (s.servers) plan.servers = o.servers > 0 ? o.servers : workers;
-  if (o.uneven_inputs && (s.hybrid || s.drifts)) refuse(o, "inputs may not be uneven");
+  if (o.uneven_inputs && (s.hybrid || s.replicas_differ)) refuse(o, "inputs may not be uneven");
   if (o.hook && !s.takes_hooks) {
     refuse(
         o,

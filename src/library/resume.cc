@@ -41,7 +41,7 @@ void require_same_training(const Trained& t, const Account& then, const std::str
     refuse(fmt::format("the optimizer there has the parameters {}, here {}",
                        nlohmann::json(then.groups).dump(), nlohmann::json(now.groups).dump()));
   }
-  if (!then.drifts && !now.drifts) return;
+  if (!then.replicas_differ && !now.replicas_differ) return;
   if (then.strategy != now.strategy) {
     refuse(fmt::format("it is of strategy {}, here it is {}; replicas differ under one of them",
                        then.strategy, now.strategy));
@@ -98,15 +98,15 @@ void broadcast(const Trained& t, std::string& text) {
 
 void read_own_part(const Trained& t, const fs::path& step_folder, std::string serialised) {
   const auto part = checkpoint::load_replica(step_folder, t.member.rank());
-  const bool drifts = t.plan.strategy.drifts;
-  if (!part && drifts) {
+  const bool replicas_differ = t.plan.strategy.replicas_differ;
+  if (!part && replicas_differ) {
     throw DataError(fmt::format("{}: no part of rank {}", step_folder.string(), t.member.rank()));
   }
   if (part) {
     state::restore_replica(*part, t.buckets, t.tables, state::Buffers(t.module), t.updater);
   }
   if (!t.has_own_optimizer()) return;
-  if (drifts) serialised = unpack_from(*part, std::string("optimizer.") + kSerialised);
+  if (replicas_differ) serialised = unpack_from(*part, std::string("optimizer.") + kSerialised);
   deserialise(t.optimizer, serialised, step_folder.string());
 }
 
@@ -127,7 +127,7 @@ Resumed restore_first(const Trained& t, const std::string& folder) {
 
 void restore_others(const Trained& t, const Resumed& resumed) {
   std::string serialised = resumed.serialised;
-  if (t.has_own_optimizer() && !t.plan.strategy.drifts) broadcast(t, serialised);
+  if (t.has_own_optimizer() && !t.plan.strategy.replicas_differ) broadcast(t, serialised);
   all_or_none(t.member.all(), kResuming, [&]() -> std::string {
     if (!t.first()) read_own_part(t, resumed.path, std::move(serialised));
     return {};

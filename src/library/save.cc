@@ -66,7 +66,7 @@ Common common_part(const Trained& t, std::int64_t step, const state::Buffers& bu
 
 Differs differs(const Trained& t, const state::Buffers& buffers) {
   if (t.member.size() == 1) return Differs::nothing;
-  if (t.plan.strategy.drifts) return Differs::all;
+  if (t.plan.strategy.replicas_differ) return Differs::all;
   return buffers.empty() ? Differs::nothing : Differs::buffers;
 }
 

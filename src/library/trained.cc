@@ -29,7 +29,7 @@ std::vector<std::vector<std::string>> names_by_group(const Trained& t) {
 Account account_of(const Trained& t) {
   Account account;
   account.strategy = t.plan.strategy.name;
-  account.drifts = t.plan.strategy.drifts;
+  account.replicas_differ = t.plan.strategy.replicas_differ;
   if (t.has_own_optimizer()) {
     account.optimizer = class_of(t.optimizer);
     account.groups = names_by_group(t);
@@ -40,8 +40,10 @@ Account account_of(const Trained& t) {
 }
 
 nlohmann::json to_json(const Account& a) {
-  return {{"writer", kWriter}, {"version", kVersion},      {"strategy", a.strategy}, {"drifts", a.drifts},
-          {"steps", a.steps},  {"optimizer", a.optimizer}, {"groups", a.groups}};
+  return {{"writer", kWriter},      {"version", kVersion},
+          {"strategy", a.strategy}, {"replicas_differ", a.replicas_differ},
+          {"steps", a.steps},       {"optimizer", a.optimizer},
+          {"groups", a.groups}};
 }
 
 Account read_account(const nlohmann::json& meta, const std::string& where) {
@@ -51,7 +53,7 @@ Account read_account(const nlohmann::json& meta, const std::string& where) {
   try {
     Account a;
     meta.at("strategy").get_to(a.strategy);
-    meta.at("drifts").get_to(a.drifts);
+    meta.at("replicas_differ").get_to(a.replicas_differ);
     meta.at("steps").get_to(a.steps);
     meta.at("optimizer").get_to(a.optimizer);
     meta.at("groups").get_to(a.groups);

@@ -34,7 +34,7 @@ struct Trained {
 // What a manifest says of a training beside its tensors.
 struct Account {
   std::string strategy;
-  bool drifts = false;              // its replicas differ between meetings
+  bool replicas_differ = false;     // its replicas differ between meetings
   std::vector<std::int64_t> steps;  // that each process brought gradients to
   std::string optimizer;            // "adam", or its class where it is called as it is
   // Of an optimizer that is called as it is: the names of its parameters, by group. It knows them by their

@@ -34,7 +34,7 @@ std::string name_of(const Cell& cell) {
   return fmt::format("{} at {} worker{}", label_of(cell), cell.workers, cell.workers == 1 ? "" : "s");
 }
 
-void settle(Cell& cell) {
+void take_median_repeat(Cell& cell) {
   const auto all = speeds(cell);
   if (all.empty()) return;
   const double median = all[(all.size() - 1) / 2];

@@ -36,7 +36,7 @@ std::string name_of(const Cell& cell);
 
 // Lets the repeat of median speed stand for the cell; of an even number, the slower of the middle two.
 // Does nothing where none has ended well.
-void settle(Cell& cell);
+void take_median_repeat(Cell& cell);
 
 // As compare.json has them; and back, without the repeats' summaries. from_json throws
 // nlohmann::json::exception.

@@ -32,7 +32,7 @@ inline Cell cell(const std::string& strategy, int workers, double speed, double 
 inline Cell cell(const std::string& strategy, int workers, const std::vector<double>& speeds) {
   Cell c{strategy, workers, "", nullptr, ""};
   for (const double s : speeds) c.repeats.push_back({std::to_string(s), summary(s)});
-  settle(c);
+  take_median_repeat(c);
   return c;
 }
 

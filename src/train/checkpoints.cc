@@ -16,7 +16,7 @@ void Checkpoints::save(std::int64_t done, Moment moment, state::Differs beside) 
   if (run_.first() && moment == Moment::between_steps) live_.exchange().fetch_state();
   state::Differs differs = state::Differs::nothing;
   if (run_.together && !model_.buffers.empty()) differs = beside;
-  if (run_.strategy.drifts && moment != Moment::ended) differs = state::Differs::all;
+  if (run_.strategy.replicas_differ && moment != Moment::ended) differs = state::Differs::all;
   const state::Hold hold = moment == Moment::between_steps ? state::Hold::copies : state::Hold::originals;
   saving_.save(live_.replica(), model_.buffers, {done, differs, run_.first(), hold},
                {{"config", run_.config},

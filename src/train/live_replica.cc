@@ -26,7 +26,7 @@ LiveReplica::LiveReplica(RunContext& run, const TrainedModel& model, StepWork& w
 
 // In the middle of a step, whose gradients may be on their way.
 void LiveReplica::sum_over_workers(std::span<double> values) {
-  exchange().settle();
+  exchange().drain();
   run_.workers.all_reduce({values.data(), values.size(), DType::f64}, collectives::ReduceOp::sum,
                           "batch norm");
 }
@@ -39,8 +39,8 @@ void LiveReplica::make() {
   work_.detach();
   replica_.reset();
   run_.workers.release(before_replica_);
-  replica_.emplace(Surroundings{*model_.network, model_.phases, run_.strategy, tuning_,
-                                run_.config.bucket_bytes, run_.everyone, run_.workers, run_.trace},
+  replica_.emplace(ReplicaContext{*model_.network, model_.phases, run_.strategy, tuning_,
+                                  run_.config.bucket_bytes, run_.everyone, run_.workers, run_.trace},
                    routing_.by_rows());
   work_.attach(*replica_);
 }
@@ -63,7 +63,8 @@ void LiveReplica::start(const std::function<std::vector<torch::Tensor>()>& rows_
 void LiveReplica::resume() {
   const std::string& checkpoint = *run_.setup.checkpoint;
   const std::int64_t step = run_.setup.first_step;
-  const state::Differs differs = run_.strategy.drifts ? state::Differs::all : state::Differs::buffers;
+  const state::Differs differs =
+      run_.strategy.replicas_differ ? state::Differs::all : state::Differs::buffers;
   const auto restore = [&] {
     return restore_worker(checkpoint, run_.rank(), *replica_, model_.buffers, differs);
   };

@@ -72,7 +72,7 @@ class Run {
     for (std::size_t w = 0; w < workers_.size(); ++w) own.push_back(gradient_of(w));
     const double lr = rate();
     ++step_;
-    if (drifts()) {
+    if (replicas_differ()) {
       for (std::size_t w = 0; w < workers_.size(); ++w) update(workers_[w], clipped(own[w]), lr);
       if (step_ % c_.sync_every == 0) meet();
       return;
@@ -103,7 +103,7 @@ class Run {
   }
 
   void end() {
-    if (drifts()) meet();
+    if (replicas_differ()) meet();
     if (c_.strategy == "easgd") {
       for (Worker& w : workers_) set(w, centre_);
     }
@@ -150,7 +150,7 @@ class Run {
     std::map<std::string, Tensors> state;  // by slot
   };
 
-  bool drifts() const { return c_.strategy == "local-sgd" || c_.strategy == "easgd"; }
+  bool replicas_differ() const { return c_.strategy == "local-sgd" || c_.strategy == "easgd"; }
   std::size_t global_batch() const {
     return static_cast<std::size_t>(c_.batch * c_.accumulate) * workers_.size();
   }

@@ -164,7 +164,7 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
                   strategy.servers ? exchange::why_whole_tables(tuning_of(c)) : ""));
   refuse_if(strategy.shares_memory && c.transport == "tcp", "needs --transport shm");
   refuse_if(
-      c.sync_batchnorm && (strategy.asynchronous || strategy.drifts || c.backup_workers > 0),
+      c.sync_batchnorm && (strategy.asynchronous || strategy.replicas_differ || c.backup_workers > 0),
       "--sync-batchnorm needs workers that keep step: ring, allreduce, reduce-broadcast, hybrid, or ps-sync "
       "without --backup-workers");
   if (c.pace_ms > 0) c.no_evaluate = true;  // there is nothing to evaluate

@@ -87,7 +87,7 @@ TEST_P(Reference, EveryStepIsTheDefinedOne) {
   const auto before = plain.parameters();
   const auto told = run.events.of<observe::Evaluated>();
   const auto rates = run.events.of<observe::StepDone>();
-  const bool drifts = c.strategy == "local-sgd" || c.strategy == "easgd";
+  const bool replicas_differ = c.strategy == "local-sgd" || c.strategy == "easgd";
   ASSERT_EQ(told.size(), 4U);
   ASSERT_EQ(rates.size(), 7U);
   while (plain.steps() < c.steps) {
@@ -103,7 +103,8 @@ TEST_P(Reference, EveryStepIsTheDefinedOne) {
     const auto& evaluated = told[static_cast<std::size_t>((plain.steps() - 1) / 2)];
     EXPECT_EQ(evaluated.step, plain.steps());
     EXPECT_EQ(evaluated.samples, 2000);
-    EXPECT_NEAR(evaluated.figures.at("loss"), plain.test_loss(), 2e-4) << (drifts ? "of rank 0" : "");
+    EXPECT_NEAR(evaluated.figures.at("loss"), plain.test_loss(), 2e-4)
+        << (replicas_differ ? "of rank 0" : "");
   }
 }
 

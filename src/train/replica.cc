@@ -11,7 +11,7 @@ std::vector<std::string> trained_by(const std::vector<models::Phase>& phases) {
 
 }  // namespace
 
-Replica::Replica(const Surroundings& s, const std::vector<std::string>& by_rows)
+Replica::Replica(const ReplicaContext& s, const std::vector<std::string>& by_rows)
     : tables(s.model, by_rows),
       buckets(
           s.model, s.bucket_bytes, [&](std::size_t bytes) { return s.workers.allocate(bytes); }, tables,

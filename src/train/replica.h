@@ -13,7 +13,7 @@
 namespace tutti::train {
 
 // What a replica is made of; all of it outlives the replica.
-struct Surroundings {
+struct ReplicaContext {
   models::Model& model;
   const std::vector<models::Phase>& phases;  // the model's
   const exchange::Strategy& strategy;
@@ -27,7 +27,7 @@ struct Surroundings {
 class Replica {
  public:
   // All workers make theirs at the same time. The tables of these names are exchanged by rows.
-  Replica(const Surroundings& around, const std::vector<std::string>& by_rows);
+  Replica(const ReplicaContext& context, const std::vector<std::string>& by_rows);
 
   grad::Tables tables;
   grad::Buckets buckets;

@@ -7,7 +7,7 @@
 
 namespace tutti::train {
 
-Routing::Routing(Surroundings around)
+Routing::Routing(ReplicaContext around)
     : around_(std::move(around)), embeddings_(grad::embedding_names(around_.model)) {}
 
 void Routing::decide(const std::function<std::vector<torch::Tensor>()>& rows_read,

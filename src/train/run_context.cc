@@ -22,7 +22,7 @@ RunContext::RunContext(const Setup& its_setup, net::Transport& all_ranks, observ
       info(models::find_model(config.model, config.loss)),
       strategy(exchange::find_strategy(config.strategy)),
       asynchronous(strategy.asynchronous || config.backup_workers > 0),
-      together(!asynchronous && !strategy.drifts),
+      together(!asynchronous && !strategy.replicas_differ),
       training(open_samples(setup, Part::training)),
       test(open_samples(setup, Part::test)),
       plan(make_plan(config, training->size())),
@@ -47,7 +47,7 @@ data::LoaderPlan RunContext::loading() const {
 
 Gait RunContext::gait() const {
   if (asynchronous) return Gait::asynchronous;
-  return strategy.drifts ? Gait::in_periods : Gait::together;
+  return strategy.replicas_differ ? Gait::in_periods : Gait::together;
 }
 
 void RunContext::gather_survivors() {

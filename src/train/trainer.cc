@@ -113,7 +113,7 @@ class Trainer {
       over_ = run_.board().requests().decided(net::Request::end).has_value();
     } else if (evaluated) {
       std::int32_t word = reached ? 1 : 0;
-      if (run_.strategy.drifts) run_.workers.broadcast({&word, 1, DType::i32}, Rank{0}, "target");
+      if (run_.strategy.replicas_differ) run_.workers.broadcast({&word, 1, DType::i32}, Rank{0}, "target");
       over_ = word == 1;
     }
     if (over_) last_step_ = steps_seen_;
@@ -125,7 +125,7 @@ class Trainer {
     // Replicas that differ stay as they are for the run to go on with them, and those that ended equal are
     // equal.
     const bool made_some = run_.setup.first_step < run_.plan.total_steps;
-    const bool to_meet = !run_.strategy.drifts || (!stopped_ && made_some);
+    const bool to_meet = !run_.strategy.replicas_differ || (!stopped_ && made_some);
     if (to_meet) exchange().finish(exchange::Afterwards::nothing);
     // Where workers are apart, one may have made its last step before another was told to stop. Now all know.
     if (run_.asynchronous) stopped_ = run_.board().requests().decided(net::Request::stop).has_value();
@@ -140,7 +140,7 @@ class Trainer {
 
   // As it was asked to: saves, and ends in the middle of the run.
   void stop() {
-    if (!run_.strategy.drifts) steps_seen_ = exchange().steps_done();
+    if (!run_.strategy.replicas_differ) steps_seen_ = exchange().steps_done();
     checkpoints_.save(steps_seen_, Moment::stopped, state::Differs::buffers);
     checkpoints_.finish();
     run_.note(run_.config.no_checkpoint
@@ -216,7 +216,7 @@ class Trainer {
   Skips skips_{model_.buffers, run_.together ? &run_.workers : nullptr,
                [this](std::string line) { run_.note(std::move(line)); }};
   Requests requests_{run_.board(), run_.rank(), run_.workers.world(), run_.gait(),
-                     run_.strategy.drifts ? run_.config.sync_every : 1};
+                     run_.strategy.replicas_differ ? run_.config.sync_every : 1};
   Checkpoints checkpoints_{run_, model_, live_};
   StepLog log_{run_};
 
