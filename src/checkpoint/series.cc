@@ -1,6 +1,6 @@
 #include "checkpoint/series.h"
 
-#include <ranges>
+#include <algorithm>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -14,9 +14,10 @@ std::optional<Origin> find_origin(const fs::path& run_or_step) {
   if (fs::is_regular_file(run_or_step / "manifest.json", ignored)) {
     return Origin{load(run_or_step), {}};
   }
-  auto finished = list(run_or_step);
+  auto newest_first = list(run_or_step);
+  std::ranges::reverse(newest_first);
   std::vector<std::string> notes;
-  for (const auto& step : std::views::reverse(finished)) {
+  for (const auto& step : newest_first) {
     try {
       Origin origin{load(step.path), {}};
       for (const auto& damage : notes) {

@@ -7,7 +7,7 @@
 
 #include "config/train_config.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's
 class App;
 }
 
