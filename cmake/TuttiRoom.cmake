@@ -65,7 +65,7 @@ function(tutti_room room)
     list(FILTER ${kind}_files INCLUDE REGEX "_${kind}\\.cc$")
     list(FILTER files EXCLUDE REGEX "_${kind}\\.cc$")
   endforeach()
-  set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set_source_files_properties(${ARG_ALONE} ${ARG_GENERATED} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
   set(target tutti_${room})
   add_library(${target} STATIC ${files} ${ARG_GENERATED})

@@ -149,7 +149,7 @@ inline void read_histogram(const nlohmann::json& json, Histogram& value, const s
     if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size()) {
       throw DataError(fmt::format("'{}' has the key '{}', which is no whole number", where, key));
     }
-    read_whole(count, value[number], where + "." + key);
+    read_whole(count, value[number], fmt::format("{}.{}", where, key));
   }
 }
 
