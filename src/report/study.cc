@@ -71,19 +71,19 @@ std::string render(const StudyTable& table) {
 
 }  // namespace
 
-void to_json(nlohmann::json& json, const StudyResult& o) {
-  json = {{"study", o.study},   {"title", o.title},   {"ran", o.ran},      {"quick", o.quick},
-          {"claims", o.claims}, {"tables", o.tables}, {"charts", o.charts}};
+void to_json(nlohmann::json& json, const StudyResult& r) {
+  json = {{"study", r.study},   {"title", r.title},   {"ran", r.ran},      {"quick", r.quick},
+          {"claims", r.claims}, {"tables", r.tables}, {"charts", r.charts}};
 }
 
-void from_json(const nlohmann::json& json, StudyResult& o) {
-  json.at("study").get_to(o.study);
-  json.at("title").get_to(o.title);
-  json.at("ran").get_to(o.ran);
-  json.at("quick").get_to(o.quick);
-  json.at("claims").get_to(o.claims);
-  json.at("tables").get_to(o.tables);
-  json.at("charts").get_to(o.charts);
+void from_json(const nlohmann::json& json, StudyResult& r) {
+  json.at("study").get_to(r.study);
+  json.at("title").get_to(r.title);
+  json.at("ran").get_to(r.ran);
+  json.at("quick").get_to(r.quick);
+  json.at("claims").get_to(r.claims);
+  json.at("tables").get_to(r.tables);
+  json.at("charts").get_to(r.charts);
 }
 
 std::string_view word_for(const std::optional<bool>& holds) {
@@ -91,11 +91,11 @@ std::string_view word_for(const std::optional<bool>& holds) {
   return *holds ? "confirmed" : "not confirmed";
 }
 
-std::string render(const StudyResult& o) {
-  std::string text = fmt::format("{}{}\n{}\n", o.title, o.quick ? " (quick: a part of its runs)" : "", o.ran);
-  for (const StudyTable& table : o.tables) text += "\n" + render(table);
+std::string render(const StudyResult& r) {
+  std::string text = fmt::format("{}{}\n{}\n", r.title, r.quick ? " (quick: a part of its runs)" : "", r.ran);
+  for (const StudyTable& table : r.tables) text += "\n" + render(table);
   text += "\nClaims\n";
-  for (const Claim& c : o.claims) {
+  for (const Claim& c : r.claims) {
     text += fmt::format("  {:<13}  {}\n", word_for(c.holds), c.text);
     if (!c.reported.empty()) text += fmt::format("{:17}they: {}\n", "", c.reported);
     if (!c.ours.empty()) text += fmt::format("{:17}ours: {}\n", "", c.ours);
