@@ -100,7 +100,7 @@ class TUTTI_API Distributed {
 
  private:
   friend class NoSync;
-  class Impl;
+  class TUTTI_HIDDEN Impl;
   std::unique_ptr<Impl> impl_;
 };
 
