@@ -222,7 +222,7 @@ TARGETS = [
     training_target("training, `allreduce`, 2 workers: PyTorch DDP with Gloo's samples/s", ("tutti", 2), ("torch", 2),
                     1.6),
     training_target("training, `allreduce`, 2 workers: our own samples/s with 1", ("tutti", 2), ("tutti", 1), 1.85),
-    finite_check_target("training, `allreduce`, 2 workers: 1 % of a step, over looking for numbers that are none",
+    finite_check_target("training, `allreduce`, 2 workers: 1 % of a step, over looking for non-finite numbers",
                         ("tutti", 2)),
     heartbeat_target("training, many small operators: our own samples/s without heartbeats", ("beating", 1),
                      ("quiet", 1), 0.99),

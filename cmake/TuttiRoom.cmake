@@ -26,7 +26,7 @@ target_compile_options(tutti_flags INTERFACE -Wall -Wextra -Wno-psabi $<$<BOOL:$
 target_compile_options(tutti_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 # Compiled together, a file looks to the compiler like a header that others include, too.
 target_compile_options(tutti_flags INTERFACE $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage>)
-target_include_directories(tutti_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_include_directories(tutti_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
 if(TUTTI_SANITIZE)
   target_compile_options(tutti_flags INTERFACE -fsanitize=${TUTTI_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(tutti_flags INTERFACE -fsanitize=${TUTTI_SANITIZE})

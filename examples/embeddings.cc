@@ -1,4 +1,4 @@
-// Large embeddings with parameter servers: of a table only the rows travel that a step has read.
+// Large embeddings with parameter servers: of a table's gradient only the rows travel that a step has read.
 //
 //   tutti launch -n 2 -- ./embeddings            asynchronous servers
 //   tutti launch -n 2 -- ./embeddings hybrid     rows by servers, the rest by all-reduce

@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-// Takes the place of an all-reduce of each bucket. Owned by whoever makes it; one model's training uses it.
+// Takes the place of an all-reduce of each bucket. One model's training uses it, and keeps it alive.
 class TUTTI_API Hook {
  public:
   virtual ~Hook() = default;

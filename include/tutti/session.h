@@ -13,21 +13,22 @@ namespace tutti {
 
 namespace library {
 class Member;
-}
+struct MakeSession;
+}  // namespace library
 
 enum class ReduceOp { sum, average, min, max };
 
-// One a process; moved, never copied. One thread uses it.
+// One for the job, and one for each group; moved, never copied. One thread uses it.
 //
-// Every process of the job makes the same calls in the same order, with tensors of the same shape and type; a
-// call returns when all have made it. One that fails throws an exception derived from std::runtime_error,
-// whose text names the process that is to blame; nothing works after it. A process that dies ends the waits
-// of the others at once, one that does not come ends them after the job's time-out (`tutti launch
-// --timeout`).
+// Every process makes the same calls in the same order, with tensors of the same shape and type; a call
+// returns when all have made it, but for a broadcast's root, which need not wait. One that fails throws what
+// tutti/error.h says; the text names the process that is to blame, and nothing works after a PeerError. A
+// process that dies ends the waits of the others at once, one that does not come ends them after the job's
+// time-out (`tutti launch --timeout`).
 class TUTTI_API Session {
  public:
   // As one of the job whose launcher has started this process; alone where none has. Blocks until all have
-  // joined.
+  // joined. Once in a process.
   static Session join();
 
   Session(Session&&) noexcept;
@@ -44,7 +45,8 @@ class TUTTI_API Session {
   void barrier();
 
   // The tensor becomes its sum, mean, least or greatest over all processes, element by element, with the same
-  // bits on each. Tensors of any type but complex, on the CPU. Means of integers are rounded towards zero.
+  // bits on each. Dense tensors on the CPU: floats of 16, 32 and 64 bits, bfloat16, signed integers, bytes
+  // and truth values. Means of integers are rounded towards zero.
   void all_reduce(torch::Tensor& tensor, ReduceOp op = ReduceOp::average);
 
   // Everybody's tensor, by rank, along a new first dimension.
@@ -58,11 +60,10 @@ class TUTTI_API Session {
   // Some of these processes as a session of their own, ranked in the order given. Called by these alone.
   Session group(const std::vector<int>& ranks);
 
-  // For the library itself.
-  explicit Session(std::unique_ptr<library::Member> member);
-
  private:
   friend class Distributed;
+  friend struct library::MakeSession;
+  explicit Session(std::unique_ptr<library::Member> member);
   std::unique_ptr<library::Member> member_;
 };
 

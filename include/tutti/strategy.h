@@ -21,13 +21,15 @@ class TUTTI_API Training {
   virtual int buckets() const = 0;
   virtual torch::Tensor gradients(int bucket) = 0;
   virtual torch::Tensor parameters(int bucket) = 0;
-  // The optimizer takes what gradients(bucket) holds, which is zero after it. Once for each bucket in a step.
+  // The optimizer takes what gradients(bucket) holds, which is zero after it. At most once for each bucket in
+  // a step. Where gradients are clipped, a step may be skipped or the optimizer is called as it is, it waits
+  // for the last bucket; then all are updated in a step, or none.
   virtual void update(int bucket) = 0;
   virtual Workers& workers() = 0;
 };
 
-// One process's part of a training. Calls come from the thread that trains; what they throw, Distributed's
-// calls throw.
+// One process's part of a training. Calls come from the thread that trains; what they throw, backward or
+// Distributed's calls throw.
 class TUTTI_API Strategy {
  public:
   virtual ~Strategy() = default;

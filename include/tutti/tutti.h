@@ -13,7 +13,9 @@
 #pragma once
 
 #include "tutti/distributed.h"
+#include "tutti/error.h"
 #include "tutti/hook.h"
 #include "tutti/session.h"
 #include "tutti/strategy.h"
+#include "tutti/version.h"
 #include "tutti/workers.h"

@@ -13,15 +13,14 @@ std::string describe(const PeerFault& f, const char* verdict) {
 
 }  // namespace
 
-PeerLost::PeerLost(PeerFault f) : RunError(describe(f, "was lost")), fault(std::move(f)) {}
+PeerLost::PeerLost(PeerFault f) : PeerError(describe(f, "was lost")), fault(std::move(f)) {}
 
-Timeout::Timeout(PeerFault f) : RunError(describe(f, "did not answer")), fault(std::move(f)) {}
+Timeout::Timeout(PeerFault f) : PeerError(describe(f, "did not answer")), fault(std::move(f)) {}
 
 NonFinite::NonFinite(Rank rank, std::int64_t step, const std::string& what)
-    : RunError(
-          fmt::format("rank {}: step {}: {}; a smaller --lr may help, --on-nonfinite skip goes on without "
-                      "such steps",
-                      to_int(rank), step, what)) {}
+    : RunError(fmt::format("rank {}: step {}: {}; a smaller learning rate may help, or to skip such steps "
+                           "(--on-nonfinite skip; in the library skip_nonfinite)",
+                           to_int(rank), step, what)) {}
 
 void throw_errno(const std::string& what) {
   throw RunError(fmt::format("{}: {}", what, std::strerror(errno)));

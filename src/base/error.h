@@ -1,8 +1,9 @@
 // The two kinds of failure.
 //
-// What can happen in the world (a peer dies, a file is damaged, a flag is wrong) is a typed exception below.
-// Each carries one line that says what and where; `main` turns UsageError's family into exit code 2 and
-// RunError's family into exit code 1. What cannot happen unless we made a mistake is TUTTI_CHECK.
+// What can happen in the world (a peer dies, a file is damaged, a flag is wrong) is a typed exception, here
+// or, where users of the library catch it, in tutti/error.h. Each carries one line that says what and where;
+// `main` turns UsageError's family into exit code 2 (the input was wrong before anything ran) and RunError's
+// family into exit code 1. What cannot happen unless we made a mistake is TUTTI_CHECK.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,28 +14,9 @@
 #include <string>
 
 #include "base/rank.h"
+#include "tutti/error.h"
 
 namespace tutti {
-
-// The run failed while it ran: exit code 1.
-struct RunError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-// The input was wrong before anything ran: exit code 2.
-struct UsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-// A flag, an environment variable or a configuration file says something that cannot be done.
-struct ConfigError : UsageError {
-  using UsageError::UsageError;
-};
-
-// A file of data or a checkpoint is missing, damaged or of another kind.
-struct DataError : UsageError {
-  using UsageError::UsageError;
-};
 
 // Who failed to answer whom, in what, and for how long.
 struct PeerFault {
@@ -45,13 +27,13 @@ struct PeerFault {
 };
 
 // A peer is gone: its process ended or its connection closed.
-struct PeerLost : RunError {
+struct PeerLost : PeerError {
   explicit PeerLost(PeerFault f);
   PeerFault fault;
 };
 
 // A peer is there and does not answer within the deadline.
-struct Timeout : RunError {
+struct Timeout : PeerError {
   explicit Timeout(PeerFault f);
   PeerFault fault;
 };

@@ -1,8 +1,10 @@
 // The version that `tutti --version`, summaries and checkpoints carry.
 #pragma once
 
+#include "tutti/version.h"
+
 namespace tutti {
 
-inline constexpr const char* kVersion = "0.1.0";
+inline constexpr const char* kVersion = TUTTI_VERSION;
 
 }  // namespace tutti

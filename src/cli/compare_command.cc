@@ -8,6 +8,7 @@
 #include "cli/comparison.h"
 #include "config/environment.h"
 #include "config/flags.h"
+#include "exchange/strategy.h"
 #include "report/page.h"
 #include "report/table.h"
 #include "report/verdict.h"
@@ -15,11 +16,18 @@
 namespace tutti::cli {
 namespace {
 
+std::vector<std::string> usual_strategies() {
+  std::vector<std::string> names;
+  for (const auto& strategy : exchange::all_strategies()) {
+    if (strategy.compared_by_default) names.push_back(strategy.name);
+  }
+  return names;
+}
+
 struct CompareFlags {
   config::TrainConfig config;
   std::vector<std::string> models = {config.model};
-  std::vector<std::string> strategies = {"local",   "reduce-broadcast", "ring",  "allreduce",
-                                         "ps-sync", "ps-async",         "ps-ssp"};
+  std::vector<std::string> strategies = usual_strategies();
   std::vector<int> workers = {1, 2};
   int repeats = 1;
   bool again = false;

@@ -1,4 +1,4 @@
-// tutti: the command line. The only place that prints, and the only one that exits.
+// tutti: the command line.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>

@@ -64,6 +64,12 @@ TEST_F(OwnData, ARunGoesOnWithItsTableAndRefusesAnother) {
   Ended e = run({"train", "--resume", out().string(), "--epochs", "20"});
   ASSERT_EQ(e.code, 0) << e.error;
   EXPECT_EQ(summary()["parameters_sha256"], whole);
+  for (const auto& [flag, other] :
+       {std::pair{"--label", "petal width"}, {"--features", "sepal length"}, {"--test-share", "0.4"}}) {
+    e = run({"train", "--resume", out().string(), "--epochs", "30", flag, other});
+    EXPECT_EQ(e.code, 2) << flag;
+    EXPECT_NE(e.error.find("that run has "), std::string::npos) << flag << ": " << e.error;
+  }
   std::ofstream(file, std::ios::app) << "5,3,1,0.2,setosa\n";
   e = run({"train", "--resume", out().string(), "--epochs", "30"});
   EXPECT_EQ(e.code, 2) << e.error;

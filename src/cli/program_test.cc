@@ -344,5 +344,29 @@ TEST_F(Program, HelpAndListsWork) {
   EXPECT_EQ(run({"data", "verify", "mnist"}).code, 2);  // these are bars, not MNIST
 }
 
+// A program of others: what suits training is set for it, unless its user has set something else.
+TEST_F(Program, LaunchSetsWhatSuitsTrainingUnlessItIsSet) {
+  const std::vector<std::string> show = {"launch", "-n", "2", "--no-prefix", "--", "/usr/bin/env"};
+  const auto lines_with = [](const Ended& e, const std::string& begin) {
+    int found = 0;
+    std::istringstream lines(e.out);
+    for (std::string line; std::getline(lines, line);) found += line.starts_with(begin) ? 1 : 0;
+    return found;
+  };
+  const Ended plain = run(show, [] {
+    ::unsetenv("GLIBC_TUNABLES");
+    ::unsetenv("OMP_NUM_THREADS");
+  });
+  ASSERT_EQ(plain.code, 0) << plain.error;
+  EXPECT_EQ(lines_with(plain, "GLIBC_TUNABLES=glibc.malloc."), 2) << plain.out;
+  EXPECT_EQ(lines_with(plain, "OMP_NUM_THREADS="), 2) << plain.out;
+  const Ended own = run(show, [] {
+    ::setenv("GLIBC_TUNABLES", "glibc.malloc.check=0", 1);
+    ::setenv("OMP_NUM_THREADS", "7", 1);
+  });
+  EXPECT_EQ(lines_with(own, "GLIBC_TUNABLES=glibc.malloc.check=0"), 2) << own.out;
+  EXPECT_EQ(lines_with(own, "OMP_NUM_THREADS=7"), 2) << own.out;
+}
+
 }  // namespace
 }  // namespace tutti

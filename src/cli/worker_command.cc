@@ -2,9 +2,8 @@
 #include <malloc.h>
 
 #include <csignal>
-#include <thread>
+#include <optional>
 
-#include "base/process.h"
 #include "cli/command.h"
 #include "collectives/native.h"
 #include "lab/bench_allreduce.h"
@@ -16,6 +15,7 @@
 #include "observe/jsonl_sink.h"
 #include "observe/sampler.h"
 #include "observe/tensorboard_sink.h"
+#include "ps/server_thread.h"
 #include "train/trainer.h"
 
 namespace tutti::cli {
@@ -65,36 +65,11 @@ void keep_freed_memory() {
   ::mallopt(M_TOP_PAD, 64 << 20);
 }
 
-// The server that lives in a worker's process, as a rank of its own on a thread of its own.
-class ColocatedServer {
- public:
-  ColocatedServer(launch::WorkerJob job, const train::Setup& setup, observe::JsonlSink& report)
-      : thread_([this, job = std::move(job), &setup, &report]() mutable {
-          name_thread("server");
-          try {
-            job.rank = Rank{to_int(job.rank) + setup.config.workers};
-            train::serve(setup, *launch::connect(job, report));
-          } catch (...) {
-            failure_ = std::current_exception();
-          }
-        }) {}
-  ~ColocatedServer() {
-    if (thread_.joinable()) thread_.join();
-  }
-  ColocatedServer(const ColocatedServer&) = delete;
-  ColocatedServer& operator=(const ColocatedServer&) = delete;
-
-  // Until it has ended: when the last worker has said goodbye. Throws what ended it.
-  void wait(const net::StatusBoard& board, Rank self) {
-    const net::Waiting waiting(board, self);
-    thread_.join();
-    if (failure_) std::rethrow_exception(failure_);
-  }
-
- private:
-  std::exception_ptr failure_;
-  std::thread thread_;
-};
+// At the rank of the server that lives in this worker's process.
+void serve_colocated(launch::WorkerJob job, const train::Setup& setup, observe::JsonlSink& report) {
+  job.rank = Rank{to_int(job.rank) + setup.config.workers};
+  train::serve(setup, *launch::connect(job, report));
+}
 
 void train_as_worker(const launch::WorkerJob& job, const train::Setup& setup, observe::JsonlSink& report) {
   const auto transport = launch::connect(job, report);
@@ -120,15 +95,19 @@ void train(const launch::WorkerJob& job, const net::StatusBoard& board, observe:
   if (serves) return train::serve(setup, *launch::connect(job, report));
   at::set_num_threads(config.threads);
   at::set_num_interop_threads(1);
-  std::optional<ColocatedServer> server;
-  if (config.colocate) server.emplace(job, setup, report);
+  std::optional<ps::ServerThread> server;
+  if (config.colocate) server.emplace([&] { serve_colocated(job, setup, report); });
+  const auto wait_for_server = [&] {
+    const net::Waiting waiting(board, job.rank);
+    if (server) server->wait();
+  };
   try {
     train_as_worker(job, setup, report);
   } catch (const PeerLost&) {
-    if (server) server->wait(board, job.rank);  // it may know why
+    wait_for_server();  // it may know why
     throw;
   }
-  if (server) server->wait(board, job.rank);
+  wait_for_server();
 }
 
 void bench(const launch::WorkerJob& job, observe::JsonlSink& report) {

@@ -2,8 +2,8 @@
 //
 // A schedule is what one rank does in one collective: a list of rounds. In a round the rank sends some chunks
 // of its buffer to peers and receives others from peers, all at once; a received chunk either replaces or is
-// combined with what the buffer holds there. The executor runs a schedule, the planner prices it, a report
-// draws it, and a test plays all ranks' schedules against each other with no sockets.
+// combined with what the buffer holds there. The executor runs a schedule, a report draws it, and a test
+// plays all ranks' schedules against each other with no sockets.
 //
 // Every algorithm keeps these rules, so that one executor fits all, on sockets or in shared memory:
 //   1. All ranks of a collective have the same number of rounds (some may be empty).

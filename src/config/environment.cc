@@ -82,6 +82,10 @@ std::optional<int> job_descriptor() {
   return fd;
 }
 
+bool has_glibc_tunables() {
+  return variable("GLIBC_TUNABLES").has_value();
+}
+
 std::optional<int> omp_threads() {
   const auto text = variable("OMP_NUM_THREADS");
   if (!text) return std::nullopt;

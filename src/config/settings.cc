@@ -17,6 +17,17 @@ constexpr double kMostSamples = 1e9;
 
 constexpr Range kNotNegative{.least = 0, .said_least = 0};
 
+// What a run that is resumed may change. Data is compared by content, not by where it lies.
+Setting changeable(Setting row) {
+  row.on_resume = OnResume::may_change;
+  return row;
+}
+
+std::vector<Setting> all_changeable(std::vector<Setting> rows) {
+  for (Setting& row : rows) row.on_resume = OnResume::may_change;
+  return rows;
+}
+
 // A row is: key, member, check where there is one; help; spelling where it does not follow from the key.
 // clang-format off
 
@@ -45,9 +56,10 @@ std::vector<Setting> network_settings() {
 std::vector<Setting> data_settings() {
   return {
       // $TUTTI_DATA is where data lies, not which.
-      {"data", &C::data,
-       "data set, or a file of your own, such as csv:FILE or images:FOLDER; `tutti data list` lists them",
-       {.variable = "TUTTI_DATASET"}},
+      changeable({"data", &C::data,
+                  "data set, or a file of your own, such as csv:FILE or images:FOLDER; `tutti data list` lists "
+                  "them",
+                  {.variable = "TUTTI_DATASET"}}),
       {"crop", &C::crop, "move each training image by up to 4 pixels each way, another way each epoch"},
       {"flip", &C::flip, "mirror every second training image"},
       {"cutout", &C::cutout, kNotNegative,
@@ -62,7 +74,8 @@ std::vector<Setting> own_data_settings() {
        "columns of csv:FILE to learn it from, with commas between; default: all others"},
       {"test_share", &C::test_share, {.above = 0, .below = 1, .rule = "above 0 and below 1"},
        "part of csv:FILE, npy:X,Y or images:FOLDER (there of each class) that is kept for tests"},
-      {"test_data", &C::test_data, "FILE like that of csv:FILE, for tests (instead of --test-share)"},
+      changeable({"test_data", &C::test_data,
+                  "FILE like that of csv:FILE, for tests (instead of --test-share)"}),
   };
 }
 
@@ -71,10 +84,10 @@ std::vector<Setting> training_settings() {
       {"strategy", &C::strategy,
        "how workers exchange gradients: ring, allreduce, ps-sync, ...; `tutti doctor` lists them"},
       {"workers", &C::workers, {.least = 1, .most = 1024}, "processes that compute gradients"},
-      {"steps", &C::steps, {.least = 1, .most = kMostSteps, .or_zero = true, .said_least = 1},
-       "optimizer steps to train (instead of --epochs)"},
-      {"epochs", &C::epochs, {.least = 1, .most = kMostEpochs, .or_zero = true, .said_least = 1},
-       "passes over the data; default 1"},
+      changeable({"steps", &C::steps, {.least = 1, .most = kMostSteps, .or_zero = true, .said_least = 1},
+                  "optimizer steps to train (instead of --epochs)"}),
+      changeable({"epochs", &C::epochs, {.least = 1, .most = kMostEpochs, .or_zero = true, .said_least = 1},
+                  "passes over the data; default 1"}),
       {"batch", &C::batch, {.least = 1, .most = kMostSamples}, "samples that a worker computes at a time"},
       {"accumulate", &C::accumulate,
        {.least = 1, .most = kMostSamples, .rule = "between 1 and 1000000000"},
@@ -119,8 +132,8 @@ std::vector<Setting> optimizer_settings() {
        "part of a label that a classifier's training loss gives to all classes alike"},
       {"clip_norm", &C::clip_norm, {.least = 0, .rule = "a finite number, 0 or more"},
        "how long the gradient of all parameters together may be; 0: as long as it is"},
-      {"on_nonfinite", &C::on_nonfinite, {.words = {"stop", "skip"}},
-       "what to do about a loss or gradient that is NaN or infinite: stop the run | skip the step"},
+      changeable({"on_nonfinite", &C::on_nonfinite, {.words = {"stop", "skip"}},
+                  "what to do about a loss or gradient that is NaN or infinite: stop the run | skip the step"}),
   };
 }
 
@@ -130,7 +143,8 @@ std::vector<Setting> strategy_settings() {
       {"servers", &C::servers,
        {.least = 1, .most = 1024, .or_zero = true, .rule = "between 1 and 1024", .said_least = 1},
        "processes that hold parameters, for ps-* and hybrid; default 1"},
-      {"colocate", &C::colocate, "a server in each worker's process instead of processes of their own"},
+      changeable({"colocate", &C::colocate,
+                  "a server in each worker's process instead of processes of their own"}),
       {"server_role", &C::server_role, {.words = {"auto", "update", "sum"}},
        "of ps-sync: update the parameters | sum gradients, workers update | auto: update, unless lars, lamb "
        "or --clip-norm need more than a server has"},
@@ -141,9 +155,8 @@ std::vector<Setting> strategy_settings() {
       {"damp_stale", &C::damp_stale, "divide the learning rate by a gradient's staleness (ps-async, ps-ssp)"},
       {"local_aggregation", &C::local_aggregation, "of ps-sync: one push for all workers of a host"},
       {"no_sparse", &C::no_sparse, "of ps-* and hybrid: embedding tables travel whole, not by rows"},
-      {"measure_links", &C::measure_links,
-       "of hybrid: time the links to decide which way each table goes; two runs may then differ"},
-      {"no_overlap", &C::no_overlap, "dense gradients leave after the backward pass instead of during it"},
+      changeable({"measure_links", &C::measure_links,
+                  "of hybrid: time the links to decide which way each table goes; two runs may then differ"}),
       {"partitions", &C::partitions,
        "that embedding tables are cut into: a number | auto (times a few early in the run); default one a "
        "server"},
@@ -159,11 +172,11 @@ std::vector<Setting> emulation_settings() {
       {"pace_ms", &C::pace_ms, {.least = 0, .most = 3.6e6, .rule = "between 0 and 3600000 ms"},
        "milliseconds to wait instead of computing, to measure exchanges alone",
        {.flag = "pace"}},
-      {"device_tflops", &C::device_tflops, {.least = 0, .rule = "a finite number, 0 or more"},
-       "pace of a device that computes so many 10^12 operations a second: 3 times the forward pass of a "
-       "batch (instead of --pace)"},
-      {"slow", &C::slow, "RANK:FACTOR makes one worker so many times slower"},
-      {"emulate", &C::emulate, kEmulateHelp},
+      changeable({"device_tflops", &C::device_tflops, {.least = 0, .rule = "a finite number, 0 or more"},
+                  "pace of a device that computes so many 10^12 operations a second: 3 times the forward pass "
+                  "of a batch (instead of --pace)"}),
+      changeable({"slow", &C::slow, "RANK:FACTOR makes one worker so many times slower"}),
+      changeable({"emulate", &C::emulate, kEmulateHelp}),
   };
 }
 
@@ -172,7 +185,8 @@ std::vector<Setting> machine_settings() {
   return {
       {"sync_batchnorm", &C::sync_batchnorm,
        "normalise by the mean and variance over all workers' samples (needs a strategy that keeps step)"},
-      {"device", &C::device, {.words = {"cpu"}, .rule = "cpu (this build trains on nothing else)"}, "cpu"},
+      changeable({"device", &C::device,
+                  {.words = {"cpu"}, .rule = "cpu (this build trains on nothing else)"}, "cpu"}),
       {"precision", &C::precision, {.words = {"fp32", "bf16"}},
        "of the forward pass in training: fp32 | bf16 (products and convolutions; parameters and gradients "
        "stay fp32)"},
@@ -181,24 +195,29 @@ std::vector<Setting> machine_settings() {
       {"memory_format", &C::memory_format, {.words = {"auto", "contiguous", "channels-last"}},
        "auto | contiguous | channels-last"},
       {"bucket_bytes", &C::bucket_bytes, {.least = 1},
-       "gradients leave in pieces of about this size, e.g. 1M",
+       "gradients leave in buckets of about this size, e.g. 1M",
        {.bytes = true}},
+      {"no_overlap", &C::no_overlap, "dense gradients leave after the backward pass instead of during it"},
       {"threads", &C::threads, {.least = 0, .most = 1024, .rule = "between 0 (choose) and 1024"},
        "threads a worker computes with; 0: its share of the cores"},
-      {"timeout_s", &C::timeout_s, {.above = 0, .most = 86400, .rule = "between 0 and 86400 seconds"},
-       "seconds until a worker that lives but makes no progress ends the run",
-       {.flag = "timeout"}},
-      {"heartbeat_timeout_s", &C::heartbeat_timeout_s,
-       {.least = 1, .most = 86400, .or_zero = true, .rule = "0 (none) or between 1 and 86400 seconds"},
-       "seconds until a process that shows no life is lost; 0: none shows any (for debuggers), and one is "
-       "lost only when it ends",
-       {.flag = "heartbeat-timeout"}},
+      changeable({"timeout_s", &C::timeout_s,
+                  {.above = 0, .most = 86400, .rule = "between 0 and 86400 seconds"},
+                  "seconds until a worker that lives but makes no progress ends the run",
+                  {.flag = "timeout"}}),
+      changeable({"heartbeat_timeout_s", &C::heartbeat_timeout_s,
+                  {.least = 1,
+                   .most = 86400,
+                   .or_zero = true,
+                   .rule = "0 (none) or between 1 and 86400 seconds"},
+                  "seconds until a process that shows no life is lost; 0: none shows any (for debuggers), and "
+                  "one is lost only when it ends",
+                  {.flag = "heartbeat-timeout"}}),
   };
 }
 
 // What is measured and kept.
 std::vector<Setting> outcome_settings() {
-  return {
+  return all_changeable({
       {"no_evaluate", &C::no_evaluate, "do not evaluate on the test part"},
       {"evaluate_every", &C::evaluate_every, {.least = 1, .or_zero = true, .said_least = 0},
        "steps between evaluations; 0: after each epoch and at the end"},
@@ -220,7 +239,7 @@ std::vector<Setting> outcome_settings() {
        {.least = 0, .most = 1000, .rule = "between 0 and 1000", .said_least = 0},
        "times that a run which fails is started again from its last checkpoint, after pauses of 1 to 30 "
        "seconds"},
-  };
+  });
 }
 
 // clang-format on

@@ -59,6 +59,12 @@ template <typename T>
 concept Number = std::same_as<T, int> || std::same_as<T, std::int64_t> || std::same_as<T, std::uint64_t> ||
     std::same_as<T, double>;
 
+// Of a run that is resumed.
+enum class OnResume {
+  as_it_was,  // or it would not be the run that it goes on
+  may_change,
+};
+
 // One row. Its constructors say which check fits which type.
 struct Setting {
   std::string key;       // in JSON
@@ -68,6 +74,7 @@ struct Setting {
   Member member;         // has the default
   std::variant<std::monostate, Range, OneOf> check;
   std::string_view help;
+  OnResume on_resume = OnResume::as_it_was;
   Group group = {};  // set by settings()
 
   Setting(std::string_view key, bool TrainConfig::*member, std::string_view help)

@@ -235,6 +235,19 @@ TEST(Settings, OnlyWhatWasSaidIsLaidOver) {
   EXPECT_EQ(saved, expected);
 }
 
+// A new setting must be as it was unless somebody has thought about it.
+TEST(Settings, ThatAResumedRunMayChangeAreFew) {
+  std::set<std::string> changeable;
+  for (const Setting& setting : settings()) {
+    if (setting.on_resume == OnResume::may_change && setting.group != Group::outcome)
+      changeable.insert(setting.key);
+    if (setting.group == Group::outcome) EXPECT_EQ(setting.on_resume, OnResume::may_change) << setting.key;
+  }
+  EXPECT_EQ(changeable, (std::set<std::string>{"data", "test_data", "steps", "epochs", "on_nonfinite",
+                                               "colocate", "measure_links", "device_tflops", "slow",
+                                               "emulate", "device", "timeout_s", "heartbeat_timeout_s"}));
+}
+
 // UPDATE_PAGES=1 writes the page instead.
 TEST(Settings, ThePageForUsersIsThatOfTheTable) {
   const std::filesystem::path page = TUTTI_SETTINGS_PAGE;

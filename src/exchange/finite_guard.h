@@ -1,4 +1,4 @@
-// Keeps numbers that are none (NaN, infinities) out of the parameters.
+// Keeps NaN and infinite numbers out of the parameters.
 //
 // Every number is looked at once, by the worker that made it and before it leaves: a loss before backward, a
 // gradient when its bucket is full. Numbers that will be added up over the workers must be so small that no

@@ -49,6 +49,7 @@ Strategy hogwild() {
           .summary = "shared parameters, no locks; one host",
           .asynchronous = true,
           .shares_memory = true,
+          .takes_uneven_inputs = true,
           .other_way = [](const Tuning&) { return std::string("shared parameters"); },
           .make =
               [](const Parts& p, const Tuning& tuning) {

@@ -76,6 +76,7 @@ Strategy hybrid() {
           .summary = "dense gradients by all-reduce, embedding rows by servers",
           .servers = ps::Consistency::sync,
           .hybrid = true,
+          .settings = {"servers", "colocate", "no_sparse", "partitions", "measure_links"},
           .collectives = {collectives::Operation::all_reduce},
           .other_way =
               [](const Tuning& tuning) { return fmt::format("rows by {} servers", tuning.servers.servers); },

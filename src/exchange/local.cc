@@ -32,6 +32,8 @@ Strategy local() {
       .name = "local",
       .summary = "one worker, no exchange",
       .one_worker_only = true,
+      .takes_uneven_inputs = true,
+      .compared_by_default = true,
       .make = [](const Parts& p, const Tuning&) { return std::make_unique<Local>(p.buckets, p.updater); }};
 }
 

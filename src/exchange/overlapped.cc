@@ -141,6 +141,8 @@ Strategy averaging(std::string name, std::string summary, std::vector<Operation>
   return {.name = std::move(name),
           .summary = std::move(summary),
           .takes_hooks = true,
+          .takes_uneven_inputs = true,
+          .compared_by_default = true,
           .collectives = std::move(collectives),
           .same_traffic_every_step = true,
           .make = [own_way](const Parts& p, const Tuning& tuning) {

@@ -50,7 +50,10 @@ class Overlapped final : public Exchange, public Drains, public HasFigures {
   void finish_step() override;
   void finish(Afterwards) override {}
   ExchangeTimes times() const override { return times_; }
-  std::uint64_t bytes_sent() const override { return bytes_sent_; }  // between steps
+  std::uint64_t bytes_sent() const override {
+    const std::scoped_lock lock(mutex_);
+    return bytes_sent_;
+  }
 
  private:
   void communicate();
@@ -70,7 +73,7 @@ class Overlapped final : public Exchange, public Drains, public HasFigures {
   Clock::duration exposed_{};  // of the step in progress
   ExchangeTimes times_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
   std::size_t released_ = 0;  // buckets [0, released_) may leave

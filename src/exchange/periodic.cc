@@ -90,6 +90,7 @@ Strategy local_sgd() {
   return {.name = "local-sgd",
           .summary = "average the parameters every --sync-every steps",
           .replicas_differ = true,
+          .settings = {"sync_every"},
           .collectives = {Operation::all_reduce},
           .make = [](const Parts& p, const Tuning& tuning) {
             return std::make_unique<LocalSgd>(p.buckets, p.updater, p.workers, tuning.sync_every, p.trace);
@@ -100,6 +101,7 @@ Strategy easgd() {
   return {.name = "easgd",
           .summary = "elastic averaging around a centre every --sync-every steps",
           .replicas_differ = true,
+          .settings = {"sync_every", "moving_rate"},
           .collectives = {Operation::all_reduce},
           .make = [](const Parts& p, const Tuning& tuning) {
             return std::make_unique<ElasticAveraging>(p.buckets, p.updater, p.workers, tuning.sync_every,

@@ -275,11 +275,17 @@ std::string servers_in_words(const Tuning& tuning) {
                      tuning.local_aggregation ? ", one push a host" : "");
 }
 
-Strategy with_servers(std::string name, std::string summary, ps::Consistency rule) {
+Strategy with_servers(std::string name, std::string summary, ps::Consistency rule,
+                      std::initializer_list<std::string_view> own_settings) {
+  std::vector<std::string_view> settings = {"servers", "colocate", "no_sparse", "partitions"};
+  settings.insert(settings.end(), own_settings);
   return {.name = std::move(name),
           .summary = std::move(summary),
           .servers = rule,
           .asynchronous = rule != ps::Consistency::sync,
+          .takes_uneven_inputs = true,
+          .settings = std::move(settings),
+          .compared_by_default = true,
           .same_traffic_every_step = rule == ps::Consistency::sync,
           .other_way = servers_in_words,
           .make = [](const Parts& p, const Tuning& tuning) -> std::unique_ptr<Exchange> {
@@ -291,17 +297,18 @@ Strategy with_servers(std::string name, std::string summary, ps::Consistency rul
 }  // namespace
 
 Strategy ps_sync() {
-  return with_servers("ps-sync", "parameter servers; a step waits for every worker", ps::Consistency::sync);
+  return with_servers("ps-sync", "parameter servers; a step waits for every worker", ps::Consistency::sync,
+                      {"server_role", "backup_workers", "local_aggregation"});
 }
 
 Strategy ps_async() {
   return with_servers("ps-async", "parameter servers; every gradient counts as it comes",
-                      ps::Consistency::async);
+                      ps::Consistency::async, {"damp_stale"});
 }
 
 Strategy ps_ssp() {
   return with_servers("ps-ssp", "parameter servers; nobody runs more than --staleness steps ahead",
-                      ps::Consistency::ssp);
+                      ps::Consistency::ssp, {"staleness", "damp_stale"});
 }
 
 }  // namespace tutti::exchange

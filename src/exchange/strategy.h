@@ -50,12 +50,17 @@ struct Strategy {
   std::string summary;
   bool one_worker_only = false;
   std::optional<ps::Consistency> servers = std::nullopt;  // has parameter servers, which keep this rule
-  bool asynchronous = false;     // workers do not keep step: each is somewhere else in the run
-  bool replicas_differ = false;  // replicas differ between meetings
-  bool hybrid = false;           // only embedding tables go to the servers
-  bool shares_memory = false;    // on one host, in shared memory
-  bool takes_hooks = false;      // Tuning::average may take the place of its own way
+  bool asynchronous = false;         // workers do not keep step: each is somewhere else in the run
+  bool replicas_differ = false;      // replicas differ between meetings
+  bool hybrid = false;               // only embedding tables go to the servers
+  bool shares_memory = false;        // on one host, in shared memory
+  bool takes_hooks = false;          // Tuning::average may take the place of its own way
+  bool takes_uneven_inputs = false;  // workers may bring nothing to a step that others make
   std::optional<collectives::Algorithm> algorithm = std::nullopt;  // none: whichever is best, or asked for
+  // Those settings of a run that are for single strategies (config/settings.cc) and that this one reads, by
+  // their keys.
+  std::vector<std::string_view> settings = {};
+  bool compared_by_default = false;  // by `tutti compare`
   // That move gradients or parameters, bucket by bucket, in their order.
   std::vector<collectives::Operation> collectives = {};
   // After the first weights every step moves the same, by the collectives or to and from the servers, so that

@@ -33,7 +33,7 @@ void Updater::apply_own(std::size_t bucket) {
 }
 
 void Updater::take(std::size_t bucket, bool usable) {
-  if (!clips() && !finite_.skips() && update_->by_bucket()) return update({&bucket, 1});
+  if (!waits_for_all()) return update({&bucket, 1});
   usable_ = usable_ && usable;
   if (clips()) squares_ += optim::sum_of_squares(buckets_.gradients(bucket));
   std::vector<std::size_t> phase;

@@ -38,6 +38,9 @@ class Updater {
   // nothing.
   void scale_means(double factor) { mean_factor_ = factor; }
 
+  // Nothing is applied before the last bucket of a phase has come.
+  bool waits_for_all() const { return clips() || finite_.skips() || !update_->by_bucket(); }
+
   // The phase in progress is not applied, whatever its gradients are. Only where steps may be skipped.
   void veto() { usable_ = false; }
 

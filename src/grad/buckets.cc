@@ -68,12 +68,14 @@ Buckets::Buckets(std::vector<Parameter> parameters, std::size_t bucket_bytes,
   views_.resize(tensors_.size());
 
   const torch::NoGradGuard no_grad;
+  // All memory first: where there is not enough, the parameters stay as they are.
+  for (const BucketLayout& layout : layouts_) {
+    storage_.push_back(torch::zeros({static_cast<std::int64_t>(layout.count)}));
+    parameters_.emplace_back(storage_.back().data_ptr<float>(), layout.count);
+    gradients_.emplace_back(reinterpret_cast<float*>(allocate_gradients(layout.count * sizeof(float)).data()),
+                            layout.count);
+  }
   for (std::size_t b = 0; b < layouts_.size(); ++b) {
-    const std::size_t count = layouts_[b].count;
-    storage_.push_back(torch::zeros({static_cast<std::int64_t>(count)}));
-    parameters_.emplace_back(storage_.back().data_ptr<float>(), count);
-    gradients_.emplace_back(reinterpret_cast<float*>(allocate_gradients(count * sizeof(float)).data()),
-                            count);
     for (const Slice& s : layouts_[b].slices) {
       const auto i = static_cast<std::size_t>(to_int(s.param));
       bucket_of_[i] = b;
@@ -144,7 +146,7 @@ void Buckets::on_gradient(std::function<void(ParamId)> hook) {
 void Buckets::bring_back(std::size_t parameter) {
   torch::Tensor& gradient = tensors_[parameter].mutable_grad();
   const torch::NoGradGuard no_grad;
-  if (!gradient.defined()) {  // a function of the user's gave none
+  if (!gradient.defined()) {  // a function of the user's gave none, or nobody has computed one
     gradient = views_[parameter].zero_();
     return;
   }
@@ -153,12 +155,20 @@ void Buckets::bring_back(std::size_t parameter) {
   gradient = views_[parameter];
 }
 
-void Buckets::clear_lost_gradients() {
+void Buckets::gather_stray_gradients(const std::function<bool(ParamId)>& has_left) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     torch::Tensor& gradient = tensors_[i].mutable_grad();
-    if (gradient.defined()) continue;
-    const torch::NoGradGuard no_grad;
-    gradient = views_[i].zero_();
+    const bool in_place =
+        gradient.defined() && !gradient.is_sparse() && gradient.data_ptr() == views_[i].data_ptr();
+    if (in_place) continue;
+    if (!has_left(ParamId{static_cast<int>(i)})) {
+      bring_back(i);
+    } else if (!gradient.defined()) {
+      gradient = views_[i];  // what is on its way is not touched
+    } else {
+      throw ConfigError(fmt::format(
+          "the gradient of {} was replaced after the backward pass, when it had left already", names_[i]));
+    }
   }
 }
 

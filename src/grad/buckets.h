@@ -2,7 +2,7 @@
 //
 // Backward produces gradients from the last layer to the first. Parameters are laid out in that order and cut
 // into *buckets* of about equal size: bucket 0 holds the last layers, is full first and may leave first.
-// After bind(), each parameter's data and each gradient is a view of its place in its bucket, so backward
+// From then on each parameter's data and each gradient is a view of its place in its bucket, so backward
 // writes where the peers will read and an optimizer updates a bucket in one flat loop.
 //
 // A step may have several *phases*, each of which trains parameters of its own. A bucket holds parameters of
@@ -107,9 +107,11 @@ class Buckets {
   // lies in its bucket again when the hook is called.
   void on_gradient(std::function<void(ParamId)> hook);
 
-  // Gradients that somebody has set to none, and that no backward has brought back, count as zero. Between
-  // steps.
-  void clear_lost_gradients();
+  // At the end of a step, before anybody waits for its gradients. One that somebody has set to none, and that
+  // no backward has brought back, counts as zero; one that somebody has laid elsewhere is taken into its
+  // bucket. Where `has_left` says that a gradient is on its way already, it is too late to change it: throws
+  // ConfigError that names it.
+  void gather_stray_gradients(const std::function<bool(ParamId)>& has_left);
 
   // A flat buffer laid out like `bucket`'s parameters (e.g. an optimizer's state), seen as named tensors of
   // the parameters' shapes; `flat` is by bucket. Views: writing to them writes the buffer.

@@ -35,6 +35,7 @@ std::vector<std::string> embedding_names(const torch::nn::Module& module) {
 Tables::Tables(torch::nn::Module& module, std::span<const std::string> names) {
   for_each_embedding(module, [&](const std::string& name, torch::nn::EmbeddingImpl& layer) {
     const bool chosen = std::ranges::find(names, name) != names.end();
+    layers_.push_back({&layer, layer.options.sparse()});
     layer.options.sparse(chosen);
     if (!chosen) return;
     TUTTI_CHECK(layer.weight.scalar_type() == torch::kFloat32 && layer.weight.is_contiguous(), "{}", name);
@@ -43,6 +44,11 @@ Tables::Tables(torch::nn::Module& module, std::span<const std::string> names) {
     tables_.push_back({name, layer.weight});
   });
   TUTTI_CHECK(tables_.size() == names.size(), "{} of {} tables found", tables_.size(), names.size());
+}
+
+Tables::~Tables() {
+  for (const auto& [layer, was_sparse] : layers_) layer->options.sparse(was_sparse);
+  for (Table& table : tables_) table.weight.mutable_grad().reset();
 }
 
 bool Tables::contains(std::string_view name) const {

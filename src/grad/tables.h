@@ -32,6 +32,10 @@ class Tables {
   // The layers with these weights give rows from now on, all other embeddings dense gradients. The module
   // outlives it.
   Tables(torch::nn::Module& module, std::span<const std::string> names);
+  // The layers give such gradients as before, and have none.
+  ~Tables();
+  Tables(const Tables&) = delete;
+  Tables& operator=(const Tables&) = delete;
 
   std::size_t size() const { return tables_.size(); }
   bool contains(std::string_view name) const;
@@ -53,6 +57,11 @@ class Tables {
     std::string name;
     torch::Tensor weight;
   };
+  struct Layer {
+    torch::nn::EmbeddingImpl* layer = nullptr;
+    bool was_sparse = false;
+  };
+  std::vector<Layer> layers_;  // all embeddings
   std::vector<Table> tables_;
   std::vector<AccumulationHook> hooks_;
 };

@@ -8,6 +8,7 @@
 #include "base/version.h"
 #include "exchange/strategy.h"
 #include "observe/summary.h"
+#include "train/strategy_settings.h"
 
 namespace tutti::lab {
 namespace {
@@ -62,12 +63,7 @@ config::TrainConfig config_of(const Cell& cell, const report::Repeat& repeat,
   c.strategy = cell.strategy;
   c.workers = cell.workers;
   c.out = repeat.folder;
-  if (!exchange::find_strategy(c.strategy).servers) {
-    c.servers = 0;
-    c.colocate = c.local_aggregation = false;
-    c.server_role = "auto";
-    c.backup_workers = 0;
-  }
+  train::reset_others_settings(exchange::find_strategy(c.strategy), c);
   return c;
 }
 

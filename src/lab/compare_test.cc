@@ -40,6 +40,30 @@ TEST(Compare, ModelsAndRepeatsHaveFoldersOfTheirOwn) {
   EXPECT_EQ(cells[1].repeats[1].folder, "o/wide-deep-ring-2-repeat-2");
 }
 
+TEST(Compare, EachStrategyGetsTheSettingsThatItReads) {
+  CompareSpec spec;
+  spec.strategies = {"ps-sync", "ps-ssp", "hybrid", "easgd", "allreduce"};
+  spec.workers = {3};
+  spec.base.servers = 2;
+  spec.base.backup_workers = 1;
+  spec.base.staleness = 5;
+  spec.base.partitions = "4";
+  spec.base.sync_every = 7;
+  spec.base.lr = 0.5;
+  const config::TrainConfig defaults;
+  const auto runs = plan_runs(spec);
+  ASSERT_EQ(runs.size(), spec.strategies.size());
+  for (const auto& [cell, c] : runs) {
+    const bool sync = c.strategy == "ps-sync", ssp = c.strategy == "ps-ssp", rows = c.strategy == "hybrid";
+    EXPECT_EQ(c.servers, sync || ssp || rows ? 2 : defaults.servers) << c.strategy;
+    EXPECT_EQ(c.backup_workers, sync ? 1 : defaults.backup_workers) << c.strategy;
+    EXPECT_EQ(c.staleness, ssp ? 5 : defaults.staleness) << c.strategy;
+    EXPECT_EQ(c.partitions, sync || ssp || rows ? "4" : defaults.partitions) << c.strategy;
+    EXPECT_EQ(c.sync_every, c.strategy == "easgd" ? 7 : defaults.sync_every) << c.strategy;
+    EXPECT_EQ(c.lr, 0.5) << c.strategy;
+  }
+}
+
 TEST(Compare, AFinishedRunIsTakenOnlyIfNothingHasChanged) {
   const ScratchFolder folder;
   const auto program = folder.path() / "program";

@@ -33,8 +33,8 @@ struct HostTraffic {
 
 RunShape shape_of(const nlohmann::json& summary);
 
-// By host: what all of a run sends, from the initial weights to the last parameters. Knows ring, allreduce,
-// reduce-broadcast and ps-sync; a pure function. Throws ConfigError for others.
+// By host: what all of a run sends, from the initial weights to the last parameters. A pure function.
+// Throws ConfigError for a strategy that does not send the same in every step.
 std::vector<HostTraffic> predict_traffic(const RunShape& shape);
 
 // Bytes a second of payload that a link of so many bits a second carries.

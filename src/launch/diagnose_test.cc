@@ -55,8 +55,8 @@ TEST(Diagnose, ANumberThatIsNoneIsTheCauseWhateverOthersSay) {
                            failed(1, 3, NonFinite(Rank{1}, 17, "the loss is nan"))});
   EXPECT_EQ(v.exit_code, 1);
   EXPECT_EQ(v.line,
-            "rank 1: step 17: the loss is nan; a smaller --lr may help, --on-nonfinite skip goes on without "
-            "such steps");
+            "rank 1: step 17: the loss is nan; a smaller learning rate may help, or to skip such steps "
+            "(--on-nonfinite skip; in the library skip_nonfinite)");
   EXPECT_TRUE(v.would_fail_again);
   EXPECT_FALSE(diagnose({failed(0, 1, RunError("the disk is full"))}).would_fail_again);
 }

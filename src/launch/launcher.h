@@ -66,7 +66,7 @@ struct Outcome {
 };
 
 // Runs the job to its end. SIGINT, SIGTERM and SIGHUP stop it: at once, or, where the job saves when asked,
-// after its workers have saved and ended (net/status_board.h), for which they have kTimeToStop; a second
+// after its workers have saved and ended (net/status_board.h), for which they have ten seconds; a second
 // signal stops them at once. SIGUSR1 then asks for a checkpoint. Must be called from a thread that outlives
 // it, with no other threads doing fork. Throws RunError if the job cannot be started.
 Outcome run(const JobSpec& spec, const Listener& listener);

@@ -266,7 +266,11 @@ TEST(SavedTraining, GoesOnFromTheNewestThatIsWhole) {
   const ScratchFolder folder;
   train({.save_after = {4, 8}, .folder = folder.path()});
   damage(checkpoint::step_folder(folder.path(), 8) / "optimizer.safetensors");
+  testing::internal::CaptureStderr();
   train({.options = {.resume = folder.path()}, .first = 4, .last = 5});
+  const std::string warning = testing::internal::GetCapturedStderr();
+  EXPECT_NE(warning.find("step-8/optimizer.safetensors"), std::string::npos) << warning;
+  EXPECT_NE(warning.find("going on from step 4"), std::string::npos) << warning;
 }
 
 // What is kept of an optimizer that is called as it is leaves the user's settings alone.

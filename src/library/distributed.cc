@@ -2,13 +2,13 @@
 
 #include <exception>
 #include <optional>
-#include <thread>
 
 #include "base/error.h"
-#include "base/process.h"
 #include "collectives/native.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
+#include "library/agree.h"
+#include "library/attendance.h"
 #include "library/member.h"
 #include "library/plan.h"
 #include "library/recognise.h"
@@ -18,64 +18,9 @@
 #include "library/workers.h"
 #include "net/group.h"
 #include "optim/finite.h"
+#include "ps/server_thread.h"
 
 namespace tutti {
-namespace {
-
-// A server as a rank of its own, on a thread of a worker's process.
-class ServerThread {
- public:
-  ServerThread(library::World& world, Rank seat, const ps::ServerOptions& options)
-      : thread_([this, &world, seat, &options] {
-          name_thread("server");
-          try {
-            ps::serve(*world.take_seat(seat), options);
-          } catch (...) {
-            failure_ = std::current_exception();
-          }
-        }) {}
-  ~ServerThread() {
-    if (thread_.joinable()) thread_.join();
-  }
-  ServerThread(const ServerThread&) = delete;
-  ServerThread& operator=(const ServerThread&) = delete;
-
-  // Until the last worker has said goodbye. Throws what ended it.
-  void wait() {
-    thread_.join();
-    if (failure_) std::rethrow_exception(failure_);
-  }
-
- private:
-  std::exception_ptr failure_;
-  std::thread thread_;
-};
-
-// Who still has samples, and at which rate he learns: agreed in every step, beside the gradients.
-class Attendance {
- public:
-  explicit Attendance(library::Member& member)
-      : world_(member.make_world(0)), transport_(world_->take_seat(Rank{member.rank()})), all_(*transport_) {}
-
-  struct Present {
-    int processes = 0;  // make a step
-    double lr = 0;      // theirs
-    int saving = 0;     // processes that save instead
-  };
-  // `lr` is this process's, if it is present.
-  Present count(std::optional<double> lr, bool saves = false) {
-    double sums[3] = {lr ? 1.0 : 0.0, lr.value_or(0), saves ? 1.0 : 0.0};
-    all_.all_reduce({sums, 3, DType::f64}, collectives::ReduceOp::sum, "who has samples");
-    return {static_cast<int>(sums[0]), sums[0] > 0 ? sums[1] / sums[0] : 0, static_cast<int>(sums[2])};
-  }
-
- private:
-  std::unique_ptr<library::World> world_;
-  std::unique_ptr<net::Transport> transport_;
-  collectives::NativeEngine all_;
-};
-
-}  // namespace
 
 class Distributed::Impl {
  public:
@@ -85,12 +30,13 @@ class Distributed::Impl {
         optimizer_(optimizer),
         module_(module),
         untrained_(library::untrained_parameters(module, optimizer)),
-        plan_(with_hook(library::plan_of(options, member, optimizer), options.hook)),
+        plan_(agreed_plan(options)),
         world_(member.make_world(plan_.servers)),
-        server_(member.rank() < plan_.servers
-                    ? std::make_unique<ServerThread>(*world_, Rank{member.size() + member.rank()},
-                                                     plan_.tuning.servers)
-                    : nullptr),
+        server_(member.rank() < plan_.servers ? std::make_unique<ps::ServerThread>([this] {
+          const Rank seat{member_.size() + member_.rank()};
+          ps::serve(*world_->take_seat(seat), plan_.tuning.servers);
+        })
+                                              : nullptr),
         everyone_(world_->take_seat(Rank{member.rank()})),
         workers_(*everyone_, member.size()),
         all_(workers_, exchange::algorithm_of(plan_.strategy, "auto")),
@@ -105,13 +51,13 @@ class Distributed::Impl {
         exchange_(exchange::make_exchange(
             plan_.strategy, {buckets_, tables_, updater_, *everyone_, all_, trace_}, plan_.tuning)),
         attendance_(options.uneven_inputs && member.size() > 1 && !plan_.strategy.asynchronous
-                        ? std::make_unique<Attendance>(member)
+                        ? std::make_unique<library::Attendance>(member)
                         : nullptr),
         arrived_(buckets_.parameter_count()),
         rows_arrived_(tables_.size()) {
-    require_same(library::describe(plan_, options, buckets_, tables_));
-    buckets_.on_gradient([this](grad::ParamId id) { on_gradient(id); });
-    tables_.on_gradient([this](std::size_t table) { on_rows(table); });
+    require_same(gather_text(member_.all(), library::describe(buckets_, tables_), "what is trained"));
+    buckets_.on_gradient([this](grad::ParamId id) { tell_failure_of([&] { on_gradient(id); }); });
+    tables_.on_gradient([this](std::size_t table) { tell_failure_of([&] { on_rows(table); }); });
     if (options.resume.empty()) {
       broadcast_rest(session);
       exchange_->start(0, false);
@@ -121,8 +67,9 @@ class Distributed::Impl {
   }
 
   void step() {
+    require_usable("step()");
     if (finished_) throw ConfigError("step() was called after finish()");
-    if (attendance_ && count_present(learning_rate()).saving > 0) {
+    if (attendance_ && count_present(library::Attendance::Doing::step).saving > 0) {
       throw ConfigError("other processes save where this one makes a step");
     }
     end_step();
@@ -130,6 +77,8 @@ class Distributed::Impl {
   }
 
   void finish() {
+    require_usable("finish()");
+    if (in_step_) throw ConfigError("finish() was called between a backward pass and its step()");
     if (std::exchange(finished_, true)) return;
     if (attendance_) go_on_with_the_others();
     exchange_->finish(exchange::Afterwards::nothing);
@@ -137,6 +86,7 @@ class Distributed::Impl {
   }
 
   void save(const std::string& folder) {
+    require_usable("save()");
     if (attendance_ && !finished_) require_all_save();
     library::save(trained(), {.folder = folder, .steps = steps_, .in_step = in_step_, .finished = finished_});
   }
@@ -144,7 +94,7 @@ class Distributed::Impl {
   template <typename Work>
   void tell_failure_of(const Work& work) {
     try {
-      member_.tell_failure_of(work);
+      member_.tell_failure_of([&] { with_reasons_of_servers(work); });
     } catch (...) {
       failed_ = true;
       throw;
@@ -154,11 +104,8 @@ class Distributed::Impl {
   template <typename Work>
   void tell_loss_in(const Work& work) {
     try {
-      member_.tell_failure_of(work);
-    } catch (const PeerLost&) {
-      failed_ = true;
-      throw;
-    } catch (const Timeout&) {
+      member_.tell_failure_of([&] { with_reasons_of_servers(work); });
+    } catch (const PeerError&) {
       failed_ = true;
       throw;
     }
@@ -169,6 +116,34 @@ class Distributed::Impl {
   void hold(int by) { held_ += by; }
 
  private:
+  // A server that ends looks lost to its workers. What ended it says more, where it is known; else the
+  // process that it lives in is named: no other has its rank.
+  template <typename Work>
+  void with_reasons_of_servers(const Work& work) {
+    try {
+      work();
+    } catch (const PeerLost& e) {
+      const int server = to_int(e.fault.peer) - member_.size();
+      if (server < 0) throw;
+      if (server_ && server == member_.rank()) server_->wait();
+      throw PeerLost({e.fault.rank, Rank{server}, e.fault.operation + " with its server", e.fault.waited});
+    }
+  }
+
+  void require_usable(const char* call) const {
+    if (failed_) throw RunError(fmt::format("{} was called after this training had failed", call));
+  }
+
+  // Every process has one, or all throw; and all have the same.
+  library::Plan agreed_plan(const DistributedOptions& options) {
+    std::optional<library::Plan> plan;
+    require_same(library::all_or_none(member_.all(), "what is trained", [&] {
+      plan.emplace(library::plan_of(options, member_, optimizer_));
+      return library::describe(*plan, options, optimizer_);
+    }));
+    return with_hook(std::move(*plan), options.hook);
+  }
+
   // Buckets become their means by the hook.
   library::Plan with_hook(library::Plan plan, const std::shared_ptr<Hook>& hook) {
     if (hook) {
@@ -190,13 +165,14 @@ class Distributed::Impl {
     if (!optim::all_finite({static_cast<const float*>(buffer.data), buffer.count}, optim::kNotFinite) &&
         !updater_.finite().skips()) {
       throw NonFinite(all.rank(), steps_ + 1,
-                      fmt::format("the hook has made a number that is none, in {}", label));
+                      fmt::format("the hook has made a NaN or an infinite number, in {}", label));
     }
   }
 
   void end_step() {
     begin_step();
-    buckets_.clear_lost_gradients();
+    buckets_.gather_stray_gradients(
+        [this](grad::ParamId id) { return arrived_[static_cast<std::size_t>(grad::to_int(id))]; });
     exchange_->finish_step();
     if (exchange_->rows() != nullptr) exchange_->rows()->fetch_all();
     arrived_.assign(arrived_.size(), false);
@@ -208,36 +184,51 @@ class Distributed::Impl {
   // Brings nothing to the steps of those that still have samples, and takes part in them.
   void go_on_with_the_others() {
     buckets_.zero_gradients();
+    const auto own_rates = library::learning_rates(optimizer_);
     while (true) {
-      const auto present = count_present(std::nullopt);
+      const auto present = count_present(library::Attendance::Doing::nothing);
       if (present.saving > 0) continue;  // they are told that it cannot be
-      if (present.processes == 0) return;
+      if (present.processes == 0) break;
       // Their schedulers go on; this process's does not.
-      library::set_learning_rate(optimizer_, present.lr);
+      library::set_learning_rates(optimizer_, present.rates);
       end_step();
     }
+    library::set_learning_rates(optimizer_, own_rates);
   }
 
-  Attendance::Present count_present(std::optional<double> lr) {
-    const auto present = attendance_->count(lr);
+  library::Attendance::Present count_present(library::Attendance::Doing mine) {
+    auto present = attendance_->count(mine, library::learning_rates(optimizer_));
     if (present.processes > 0) updater_.scale_means(static_cast<double>(member_.size()) / present.processes);
     return present;
   }
 
   // Whoever has run out of samples makes steps with the others and saves nothing.
   void require_all_save() {
-    const int saving = attendance_->count(std::nullopt, true).saving;
+    const int saving =
+        attendance_->count(library::Attendance::Doing::save, library::learning_rates(optimizer_)).saving;
     if (saving == member_.size()) return;
     throw ConfigError(
         fmt::format("save() was called by {} of {} processes; the others make a step or have finished",
                     saving, member_.size()));
   }
 
-  double learning_rate() const { return library::learning_rate(optimizer_); }
+  // Flat loops have one rate, and other numbers that stay.
+  double learning_rate() const {
+    if (!plan_.optimizer.settings) return 0;
+    const auto now = library::recognise(optimizer_);
+    auto then = *plan_.optimizer.settings;
+    if (now.settings) then.lr = now.settings->lr;
+    if (now.settings != then) {
+      throw ConfigError(fmt::format(
+          "the optimizer has changed since the training began ({}); of one whose groups have the same "
+          "numbers only the learning rate may, in all groups at once",
+          now.settings ? "other numbers than the learning rate" : now.why_not));
+    }
+    return then.lr;
+  }
 
   // Processes that were told different things would not find it out by themselves.
-  void require_same(const std::string& mine) {
-    const auto all = gather_text(member_.all(), mine, "what is trained");
+  static void require_same(const std::vector<std::string>& all) {
     for (std::size_t r = 0; r < all.size(); ++r) {
       if (all[r] == all[0]) continue;
       throw ConfigError(
@@ -253,7 +244,7 @@ class Distributed::Impl {
   // A step begins with its first gradient: from then on its learning rate is what it is.
   void begin_step() {
     if (std::exchange(in_step_, true)) return;
-    updater_.begin_step(steps_made_ + 1, plan_.optimizer.settings ? learning_rate() : 0);
+    updater_.begin_step(steps_made_ + 1, learning_rate());
   }
 
   void on_gradient(grad::ParamId id) {
@@ -312,7 +303,7 @@ class Distributed::Impl {
   state::NamedTensors untrained_;
   library::Plan plan_;
   const std::unique_ptr<library::World> world_;
-  const std::unique_ptr<ServerThread> server_;  // outlives the transport: it ends when all have left
+  const std::unique_ptr<ps::ServerThread> server_;  // outlives the transport: it ends when all have left
   const std::unique_ptr<net::Transport> everyone_;
   net::Group workers_;
   collectives::NativeEngine all_;
@@ -322,12 +313,12 @@ class Distributed::Impl {
   exchange::Updater updater_;
   std::optional<library::CollectiveWorkers> for_hook_;  // the communication thread's
   const std::unique_ptr<exchange::Architecture> exchange_;
-  const std::unique_ptr<Attendance> attendance_;  // where inputs are uneven
-  std::vector<bool> arrived_;                     // by parameter, in this step
-  std::vector<bool> rows_arrived_;                // by table, likewise
-  std::int64_t steps_ = 0;                        // that this process brought gradients to
-  std::int64_t steps_made_ = 0;                   // of all
-  int held_ = 0;                                  // NoSyncs that live
+  const std::unique_ptr<library::Attendance> attendance_;  // where inputs are uneven
+  std::vector<bool> arrived_;                              // by parameter, in this step
+  std::vector<bool> rows_arrived_;                         // by table, likewise
+  std::int64_t steps_ = 0;                                 // that this process brought gradients to
+  std::int64_t steps_made_ = 0;                            // of all
+  int held_ = 0;                                           // NoSyncs that live
   bool in_step_ = false;
   bool finished_ = false;
   bool failed_ = false;

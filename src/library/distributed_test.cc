@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "library/library_fixture.h"
+#include "library/net_fixture.h"
 #include "tutti/strategy.h"
 
 namespace tutti::library {
@@ -14,36 +15,7 @@ namespace {
 
 namespace nn = torch::nn;
 
-// What ranks build differently, because each draws its own first weights: the constructor makes them equal.
-struct NetImpl : nn::Module {
-  explicit NetImpl(double first) {
-    hidden = register_module("hidden", nn::Linear(6, 5));
-    norm = register_module("norm", nn::BatchNorm1d(5));
-    out = register_module("out", nn::Linear(5, 3));
-    const torch::NoGradGuard no_grad;
-    for (auto& p : parameters()) {
-      p.copy_(torch::linspace(-first, first, p.numel()).sin().view_as(p));
-    }
-  }
-  torch::Tensor forward(const torch::Tensor& x) { return out(torch::tanh(hidden(x))); }
-  nn::Linear hidden{nullptr};
-  nn::BatchNorm1d norm{nullptr};  // no gradient ever comes to it
-  nn::Linear out{nullptr};
-};
-TORCH_MODULE(Net);
-
-constexpr int kBatch = 4;
 constexpr int kSteps = 6;
-
-// Samples of a step, of all workers.
-torch::Tensor samples(int step, int world) {
-  return torch::sin(torch::arange(world * kBatch * 6, torch::kFloat32).view({world * kBatch, 6}) * 0.37F +
-                    static_cast<float>(step));
-}
-
-torch::Tensor loss_of(Net& net, const torch::Tensor& x) {
-  return (net->forward(x) - x.narrow(1, 0, 3)).square().mean();
-}
 
 using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>;
 
@@ -51,12 +23,6 @@ template <typename Optimizer, typename Options>
 MakeOptimizer make(const Options& options) {
   return
       [options](std::vector<torch::Tensor> p) { return std::make_unique<Optimizer>(std::move(p), options); };
-}
-
-torch::Tensor flat(const std::vector<torch::Tensor>& parameters) {
-  std::vector<torch::Tensor> parts;
-  for (const auto& p : parameters) parts.push_back(p.detach().reshape({-1}));
-  return torch::cat(parts);
 }
 
 // One process, the samples of all, torch's own optimizer.
@@ -366,22 +332,6 @@ TEST(Distributed, HeldBackGradientsAddUp) {
   expect_reference(results, reference(2, adam));
 }
 
-TEST(Distributed, SecondGradientWithoutAStepIsRefusedByName) {
-  run_sessions(1, net::Medium::memory, [](Session& session) {
-    Net net(1.0);
-    torch::optim::SGD sgd(net->parameters(), 0.1);
-    Distributed training(session, *net, sgd);
-    loss_of(net, samples(0, 1)).backward();
-    try {
-      loss_of(net, samples(1, 1)).backward();
-      FAIL() << "was accepted";
-    } catch (const std::exception& e) {
-      EXPECT_NE(std::string(e.what()).find("out.bias has got a second gradient"), std::string::npos)
-          << e.what();
-    }
-  });
-}
-
 // zero_grad of newer libtorch does this by default.
 TEST(Distributed, GradientsSetToNoneComeBackIntoTheirBuckets) {
   const auto adam = make<torch::optim::Adam>(torch::optim::AdamOptions(0.01));
@@ -563,33 +513,6 @@ TEST(Distributed, ANumberThatIsNoneIsNamedOrLeftOut) {
                NonFinite);
 }
 
-void expect_refused(const std::string& why, const DistributedOptions& options,
-                    torch::ScalarType type = torch::kFloat32) {
-  run_sessions(2, net::Medium::memory, [&](Session& session) {
-    Net net(1.0);
-    net->to(type);
-    torch::optim::Adam amsgrad(net->parameters(), torch::optim::AdamOptions(0.1).amsgrad(true));
-    try {
-      const Distributed training(session, *net, amsgrad, options);
-      ADD_FAILURE() << options.strategy << " was accepted";
-    } catch (const ConfigError& e) {
-      EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
-    }
-  });
-}
-
-TEST(Distributed, RefusesWithTheReason) {
-  expect_refused("unknown strategy 'rings'", {.strategy = "rings"});
-  expect_refused("there are 2 processes", {.strategy = "local"});
-  expect_refused("cannot by this optimizer: it has amsgrad", {.strategy = "ps-async"});
-  expect_refused("cannot by this optimizer: it has amsgrad", {.strategy = "hybrid"});
-  expect_refused("3 servers for 2 processes", {.strategy = "ps-sync", .servers = 3});
-  expect_refused("inputs may not be uneven", {.strategy = "local-sgd", .uneven_inputs = true});
-  expect_refused("a hook is for strategies that average", {.strategy = "ps-sync", .hook = bf16_hook()});
-  expect_refused("sync_every is 0", {.strategy = "local-sgd", .sync_every = 0});
-  expect_refused("parameter hidden.weight is Double on cpu", {}, torch::kFloat64);
-}
-
 TEST(Distributed, AModelGoesOnWithoutIt) {
   for (const std::string strategy : {"allreduce", "ps-sync", "hogwild"}) {
     run_sessions(2, net::Medium::memory, [&](Session& session) {
@@ -686,17 +609,6 @@ TEST(Distributed, EmbeddingsThatAreFrozenSharedOrTiedAreRight) {
   }
 }
 
-TEST(Distributed, GradientsThatHaveLeftMayNotChange) {
-  run_sessions(1, net::Medium::memory, [](Session& session) {
-    Net net(1.0);
-    torch::optim::SGD sgd(net->parameters(), 0.1);
-    Distributed training(session, *net, sgd);
-    loss_of(net, samples(0, 1)).backward();
-    const auto held = training.no_sync();
-    EXPECT_THROW(loss_of(net, samples(1, 1)).backward(), std::exception);
-  });
-}
-
 TEST(Distributed, AHookForgetsAStepThatWasSkipped) {
   for (const auto& make_hook : {+[] { return top_k_hook(0.2); }, +[] { return power_sgd_hook(2); }}) {
     run_sessions(2, net::Medium::memory, [&](Session& session) {
@@ -712,31 +624,6 @@ TEST(Distributed, AHookForgetsAStepThatWasSkipped) {
       }
     });
   }
-}
-
-TEST(Distributed, ProcessesThatWereToldDifferentThingsAreRefused) {
-  run_sessions(2, net::Medium::memory, [](Session& session) {
-    Net net(1.0);
-    torch::optim::SGD sgd(net->parameters(), 0.1);
-    DistributedOptions options;
-    options.bucket_bytes = session.rank() == 0 ? 64 : 128;
-    try {
-      const Distributed training(session, *net, sgd, options);
-      ADD_FAILURE() << "was accepted";
-    } catch (const ConfigError& e) {
-      EXPECT_NE(std::string(e.what()).find("processes 0 and 1 do not train the same"), std::string::npos)
-          << e.what();
-    }
-  });
-}
-
-TEST(Distributed, RefusesAnOptimizerOfAnotherModule) {
-  run_sessions(1, net::Medium::memory, [](Session& session) {
-    Net net(1.0);
-    Net other(1.0);
-    torch::optim::SGD sgd(other->parameters(), 0.1);
-    EXPECT_THROW(Distributed(session, *net, sgd), ConfigError);
-  });
 }
 
 }  // namespace

@@ -10,15 +10,20 @@
 
 namespace tutti::library {
 
+struct MakeSession {
+  static Session over(std::unique_ptr<Member> member) { return Session(std::move(member)); }
+};
+
 // Runs body on `world` threads, each with its session. What a thread throws is thrown here, the lowest rank's
 // first.
-inline void run_sessions(int world, net::Medium medium, const std::function<void(Session&)>& body) {
-  const auto options = net::unpinned_options(world, std::chrono::seconds(20));
+inline void run_sessions(int world, net::Medium medium, const std::function<void(Session&)>& body,
+                         Clock::duration timeout = std::chrono::seconds(20)) {
+  const auto options = net::unpinned_options(world, timeout);
   const auto secret = net::make_secret();
   net::run_as_threads(medium, world, options, [&](net::Transport& transport) {
     // The transport stays with who made it.
-    Session session(std::make_unique<Member>(std::make_unique<net::Group>(transport, world),
-                                             Connection{secret, "127.0.0.1", options}));
+    Session session = MakeSession::over(std::make_unique<Member>(
+        std::make_unique<net::Group>(transport, world), Connection{secret, "127.0.0.1", options}));
     body(session);
   });
 }

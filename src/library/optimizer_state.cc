@@ -30,7 +30,7 @@ std::optional<std::string> first_nonfinite(torch::serialize::InputArchive& archi
     } else if (archive.try_read(key, value) && value.isTensor() && value.toTensor().defined() &&
                value.toTensor().is_floating_point() &&
                !torch::isfinite(value.toTensor()).all().item<bool>()) {
-      return fmt::format("{} of the optimizer holds a number that is none", name);
+      return fmt::format("{} of the optimizer holds a NaN or infinite number", name);
     }
   }
   return std::nullopt;

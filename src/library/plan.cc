@@ -1,5 +1,6 @@
 #include "library/plan.h"
 
+#include <c10/util/Type.h>
 #include <torch/optim/lbfgs.h>
 
 #include <algorithm>
@@ -41,8 +42,12 @@ Plan plan_of(const DistributedOptions& o, Member& member, const torch::optim::Op
     refuse(o, "LBFGS asks for several gradients a step, by a closure");
   if (o.sync_every < 1) refuse(o, fmt::format("sync_every is {}, but must be 1 or more", o.sync_every));
   if (o.staleness < 0) refuse(o, fmt::format("staleness is {}, but must be 0 or more", o.staleness));
+  if (!(o.clip_norm >= 0)) refuse(o, fmt::format("clip_norm is {}, but must be 0 or more", o.clip_norm));
+  if (!(o.moving_rate >= 0 && o.moving_rate < 1)) {
+    refuse(o, fmt::format("moving_rate is {}, but must be between 0 (choose) and 1", o.moving_rate));
+  }
   if (s.servers) plan.servers = o.servers > 0 ? o.servers : workers;
-  if (o.uneven_inputs && (s.hybrid || s.replicas_differ)) refuse(o, "inputs may not be uneven");
+  if (o.uneven_inputs && !s.takes_uneven_inputs) refuse(o, "inputs may not be uneven");
   if (o.hook && !s.takes_hooks) {
     refuse(
         o,
@@ -83,7 +88,12 @@ std::vector<std::string> tables_of(const torch::nn::Module& module,
   for (const std::string& name : grad::embedding_names(module)) {
     const torch::Tensor& weight = parameters[name];
     const auto* identity = weight.unsafeGetTensorImpl();
-    if (weight.requires_grad() && names[identity] == 1 && updated.count(identity) > 0) tables.push_back(name);
+    // One that cannot be a table is refused by name where parameters are.
+    const bool fits =
+        weight.scalar_type() == torch::kFloat32 && weight.device().is_cpu() && weight.is_contiguous();
+    if (fits && weight.requires_grad() && names[identity] == 1 && updated.count(identity) > 0) {
+      tables.push_back(name);
+    }
   }
   return tables;
 }
@@ -119,15 +129,33 @@ state::NamedTensors untrained_parameters(const torch::nn::Module& module,
   return found;
 }
 
-std::string describe(const Plan& plan, const DistributedOptions& options, const grad::Buckets& buckets,
-                     const grad::Tables& tables) {
+std::string describe(const Plan& plan, const DistributedOptions& o,
+                     const torch::optim::Optimizer& optimizer) {
+  std::string rates;
+  if (!plan.strategy.asynchronous) {
+    for (const double lr : learning_rates(optimizer)) rates += fmt::format(" {}", lr);
+  }
+  std::string loop = c10::demangle(typeid(optimizer).name());
+  if (const auto& s = plan.optimizer.settings) {
+    loop = fmt::format("{} (momentum {}, betas {} and {}, alpha {}, epsilon {}, weight decay {})",
+                       optim::name_of(s->kind), optim::momentum_of(*s), s->beta1, s->beta2, s->alpha,
+                       optim::epsilon_of(*s), optim::weight_decay_of(*s));
+  }
+  return fmt::format(
+      "strategy {}, {} servers, staleness {}, sync_every {}, moving_rate {}, clip_norm {}, skip_nonfinite "
+      "{}, "
+      "bucket_bytes {}, uneven_inputs {}, hook {}, resume '{}', optimizer {}, learning rates{}",
+      plan.strategy.name, plan.servers, o.staleness, o.sync_every, plan.tuning.moving_rate, o.clip_norm,
+      o.skip_nonfinite, o.bucket_bytes, o.uneven_inputs, o.hook != nullptr, o.resume, loop, rates);
+}
+
+std::string describe(const grad::Buckets& buckets, const grad::Tables& tables) {
   std::ostringstream text;
-  text << "strategy " << plan.strategy.name << ", " << plan.servers << " servers, optimizer "
-       << (plan.optimizer.settings ? optim::name_of(plan.optimizer.settings->kind) : "of its own")
-       << ", buckets of " << options.bucket_bytes << " bytes, " << (options.hook ? "a hook, " : "")
-       << (options.uneven_inputs ? "uneven inputs, " : "")
-       << (options.resume.empty() ? "" : "from " + options.resume + ", ") << tables.size()
-       << " tables, parameters";
+  text << "tables";
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    text << ' ' << tables.name(i) << ' ' << tables.rows(i) << 'x' << tables.width(i);
+  }
+  text << ", parameters";
   for (std::size_t i = 0; i < buckets.parameter_count(); ++i) {
     const auto id = grad::ParamId{static_cast<int>(i)};
     text << ' ' << buckets.name_of(id) << ' ' << buckets.count_of(id);

@@ -42,8 +42,9 @@ std::vector<grad::Parameter> parameters_of(const torch::nn::Module& module,
 state::NamedTensors untrained_parameters(const torch::nn::Module& module,
                                          const torch::optim::Optimizer& optimizer);
 
-// What must be the same in every process, as a text.
-std::string describe(const Plan& plan, const DistributedOptions& options, const grad::Buckets& buckets,
-                     const grad::Tables& tables);
+// What must be the same in every process, as a text: before anything is made, and of what was made.
+std::string describe(const Plan& plan, const DistributedOptions& options,
+                     const torch::optim::Optimizer& optimizer);
+std::string describe(const grad::Buckets& buckets, const grad::Tables& tables);
 
 }  // namespace tutti::library

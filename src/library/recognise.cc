@@ -104,19 +104,23 @@ Recognised recognise(const torch::optim::Optimizer& optimizer) {
   return {{}, "it is none of torch's SGD, Adam, AdamW, RMSprop and Adagrad"};
 }
 
-double learning_rate(const torch::optim::Optimizer& optimizer) {
-  const auto& groups = optimizer.param_groups();
-  try {
-    return groups.empty() || !groups.front().has_options() ? 0 : groups.front().options().get_lr();
-  } catch (const c10::Error&) {
-    return 0;  // one of the user's own, which does not tell
+std::vector<double> learning_rates(const torch::optim::Optimizer& optimizer) {
+  std::vector<double> rates;
+  for (const auto& group : optimizer.param_groups()) {
+    try {
+      rates.push_back(group.has_options() ? group.options().get_lr() : 0);
+    } catch (const c10::Error&) {
+      rates.push_back(0);  // one of the user's own, which does not tell
+    }
   }
+  return rates;
 }
 
-void set_learning_rate(torch::optim::Optimizer& optimizer, double lr) {
-  for (auto& group : optimizer.param_groups()) {
+void set_learning_rates(torch::optim::Optimizer& optimizer, std::span<const double> rates) {
+  for (std::size_t g = 0; g < rates.size(); ++g) {
+    auto& group = optimizer.param_groups()[g];
     try {
-      if (group.has_options()) group.options().set_lr(lr);
+      if (group.has_options()) group.options().set_lr(rates[g]);
     } catch (const c10::Error&) {  // as above
     }
   }

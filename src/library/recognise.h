@@ -4,7 +4,9 @@
 #include <torch/optim/optimizer.h>
 
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "optim/settings.h"
 
@@ -17,9 +19,9 @@ struct Recognised {
 };
 Recognised recognise(const torch::optim::Optimizer& optimizer);
 
-// The learning rate of its first group, now; 0 where it does not tell.
-double learning_rate(const torch::optim::Optimizer& optimizer);
-// That of all groups, where it lets itself be told.
-void set_learning_rate(torch::optim::Optimizer& optimizer, double lr);
+// The learning rate of each group, now; 0 where it does not tell.
+std::vector<double> learning_rates(const torch::optim::Optimizer& optimizer);
+// By group, where it lets itself be told.
+void set_learning_rates(torch::optim::Optimizer& optimizer, std::span<const double> rates);
 
 }  // namespace tutti::library

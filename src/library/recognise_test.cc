@@ -33,7 +33,7 @@ void expect_same_steps(const Options& options) {
     const auto gradient = torch::randn({101});
     theirs.mutable_grad() = gradient.clone();
     optimizer.step();
-    optim::step(*recognised.settings, learning_rate(optimizer), t, {ours.data_ptr<float>(), 101},
+    optim::step(*recognised.settings, learning_rates(optimizer)[0], t, {ours.data_ptr<float>(), 101},
                 {gradient.data_ptr<float>(), 101}, state);
   }
   EXPECT_TRUE(torch::allclose(ours, theirs, 1e-6, 1e-6)) << (ours - theirs).abs().max();

@@ -20,7 +20,10 @@ constexpr auto kResuming = "resume";
 
 checkpoint::Checkpoint find(const fs::path& folder) {
   auto origin = checkpoint::find_origin(folder);
-  if (origin) return std::move(origin->checkpoint);
+  if (origin) {
+    for (const auto& note : origin->notes) TORCH_WARN("resume: ", note);
+    return std::move(origin->checkpoint);
+  }
   std::error_code ignored;
   throw DataError(
       fmt::format("resume: {}: {}", folder.string(),

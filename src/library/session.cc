@@ -1,5 +1,8 @@
 #include "tutti/session.h"
 
+#include <atomic>
+
+#include "base/error.h"
 #include "config/environment.h"
 #include "library/member.h"
 
@@ -11,7 +14,11 @@ Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
 Session Session::join() {
-  return Session(library::Member::join(config::job_descriptor()));
+  static std::atomic<bool> joined = false;
+  const auto job = config::job_descriptor();
+  // The descriptor is closed by then, or somebody else's.
+  if (job && joined.exchange(true)) throw ConfigError("this process has joined its job already");
+  return Session(library::Member::join(job));
 }
 
 int Session::rank() const {

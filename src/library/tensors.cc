@@ -59,6 +59,16 @@ void require_on_cpu(const torch::Tensor& tensor) {
   }
 }
 
+// What is written must be told apart, element by element.
+void require_writable(const torch::Tensor& tensor) {
+  require_on_cpu(tensor);
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) > 1 && tensor.stride(d) == 0) {
+      throw ConfigError("a tensor whose elements share memory (expand()) cannot take a result; clone() it");
+    }
+  }
+}
+
 // The engine moves words of four bytes.
 std::size_t words_of(std::size_t bytes) {
   return (bytes + 3) / 4;
@@ -76,7 +86,7 @@ std::span<std::byte> Tensors::room_for(std::size_t bytes) {
 }
 
 void Tensors::all_reduce(torch::Tensor& tensor, ReduceOp op, std::string_view label) {
-  require_on_cpu(tensor);
+  require_writable(tensor);
   const torch::NoGradGuard no_grad;
   const auto type = sum_type(tensor.scalar_type()) ? tensor.scalar_type() : larger_type(tensor.scalar_type());
   const auto source = tensor.to(type).contiguous();
@@ -116,7 +126,7 @@ void Tensors::broadcast(std::span<std::byte> bytes, int root, std::string_view l
 }
 
 void Tensors::broadcast(torch::Tensor& tensor, int root, std::string_view label) {
-  require_on_cpu(tensor);
+  require_writable(tensor);
   const torch::NoGradGuard no_grad;
   const auto copy = tensor.detach().contiguous();  // the tensor's own memory where it is contiguous
   broadcast({static_cast<std::byte*>(copy.data_ptr()), copy.nbytes()}, root, label);

@@ -36,7 +36,7 @@ class Group final : public Transport {
 // memory stand where the dead have left them. As above; failures and the board speak of ranks of the job.
 class Survivors final : public Transport {
  public:
-  // `members` rise, and the caller is one of them.
+  // The caller is one of them.
   Survivors(Transport& all, std::vector<Rank> members) : all_(all), members_(std::move(members)) {
     for (std::size_t i = 0; i < members_.size(); ++i) {
       if (members_[i] == all.rank()) rank_ = Rank{static_cast<int>(i)};

@@ -1,4 +1,4 @@
-// Looking for numbers that are none: NaN, infinities, and numbers so large that adding up a few of them would
+// Looking for NaN, infinities, and numbers so large that adding up a few of them would
 // give one. Only exponents are looked at, so a look costs little more than reading.
 #pragma once
 

@@ -30,6 +30,8 @@ struct Settings {
   // Added to the gradient (L2), but for adamw shrinks the parameter itself, and for lamb is part of the
   // direction. Default: 0.01 for adamw and lamb, else 0.
   std::optional<double> weight_decay = std::nullopt;
+
+  bool operator==(const Settings&) const = default;
 };
 
 // Whether a step needs norms of whole layers: then a layer is updated by one call, in one place.

@@ -1,7 +1,9 @@
 // Rules of consistency, one at a time: who pushes when is written down, so that there is one right outcome.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
+#include <utility>
 
 #include "ps/server_fixture.h"
 
@@ -171,6 +173,76 @@ TEST_P(Rules, NobodySeesAPieceInTheMiddleOfItsUpdate) {
     turn.arrive_and_wait();
     pieces.pull();
     EXPECT_EQ(parameters.front(), 1.0F - 0.25F * 3 * kSteps);
+    connection.say_goodbye();
+  });
+}
+
+// A server's transport on which the second piece for rank 0 (the first ends its start) takes so long that a
+// push of rank 1 is heard, and followed, before it has left.
+class SlowToLeave final : public fixture::Passing {
+ public:
+  SlowToLeave(net::Transport& inner, std::size_t piece_bytes) : Passing(inner), piece_bytes_(piece_bytes) {}
+
+  std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
+                                   const net::Activity& doing) override {
+    if (pushed_ && !std::exchange(followed_, true)) followed_promise_.set_value();
+    return inner_.wait_for_any(peers, at_most, doing);
+  }
+
+  void transfer(std::span<const net::Outgoing> out, std::span<const net::Incoming> in,
+                const net::Activity& doing) override {
+    if (!out.empty() && out[0].to == Rank{0} && out[0].bytes.size() == piece_bytes_ && ++sent_ == 2) {
+      const std::vector<std::byte> before(out[0].bytes.begin(), out[0].bytes.end());
+      leaving_promise_.set_value();
+      EXPECT_EQ(followed_promise_.get_future().wait_for(kPatience), std::future_status::ready);
+      EXPECT_TRUE(std::ranges::equal(out[0].bytes, before)) << "the piece changed on its way";
+    }
+    inner_.transfer(out, in, doing);
+    if (!in.empty() && in[0].from == Rank{1} && in[0].length == piece_bytes_) pushed_ = true;
+  }
+
+  std::future<void> leaving() { return leaving_promise_.get_future(); }
+
+ private:
+  const std::size_t piece_bytes_;
+  int sent_ = 0;  // the outbox's thread alone
+  std::promise<void> leaving_promise_;
+  bool pushed_ = false, followed_ = false;  // the serving thread alone
+  std::promise<void> followed_promise_;
+};
+
+// In shared memory nothing is sent: a gate guards it (the test before this one).
+TEST(RulesOverSockets, PieceThatIsBeingSentNeitherChangesNorHoldsUpTheNextUpdate) {
+  constexpr std::size_t kCount = 1000;
+  const ServerOptions o{.workers = 2,
+                        .first_server = 2,
+                        .servers = 1,
+                        .policy = {.consistency = Consistency::async, .workers = 2},
+                        .optimizer = {.lr = 1}};
+  const Contents contents{.model = {{"weights", {kCount}, "float32"}}, .buckets = {kCount}};
+  std::promise<std::future<void>> leaving;
+  std::barrier turn(2);
+  net::run_as_threads(net::Medium::sockets, 3, kPatience, [&](net::Transport& t) {
+    if (t.rank() == Rank{2}) {
+      SlowToLeave slow(t, kCount * sizeof(float));
+      leaving.set_value(slow.leaving());
+      return void(serve(slow, o));
+    }
+    std::vector<float> parameters(kCount, 1.0F), gradients(kCount, 0.25F);
+    Connection connection(t, o, contents);
+    PieceClient pieces(connection, {{parameters, gradients, parameters}});
+    if (t.rank() == Rank{0}) pieces.start(0, {});
+    turn.arrive_and_wait();
+    if (t.rank() == Rank{0}) {
+      pieces.pull();
+      EXPECT_EQ(std::ranges::count(parameters, 1.0F), kCount) << "the version that was asked for";
+    } else {
+      ASSERT_EQ(leaving.get_future().get().wait_for(kPatience), std::future_status::ready);
+      pieces.push(0, 1);
+      pieces.wait(0);
+      EXPECT_EQ(std::ranges::count(parameters, 0.75F), kCount);
+    }
+    connection.leave();
     connection.say_goodbye();
   });
 }

@@ -63,6 +63,9 @@ void copy_into(const checkpoint::TensorView& from, torch::Tensor to) {
   to.copy_(row_major);
 }
 
+// Planned first and made when all are known to fit.
+using Copies = std::vector<std::pair<const checkpoint::TensorView*, torch::Tensor>>;
+
 // The first number that `is_bad` marks, in words; nothing if there is none.
 template <typename IsBad>
 std::optional<std::string> first_of(const Snapshot& snapshot, const IsBad& is_bad) {
@@ -138,15 +141,17 @@ Snapshot snapshot_replica(const grad::Buckets& buckets, const grad::Tables& tabl
 void restore_replica(const checkpoint::SafetensorsFile& from, grad::Buckets& buckets,
                      const grad::Tables& tables, const Buffers& buffers, exchange::Updater& updater) {
   const torch::NoGradGuard no_grad;
-  const auto take = [&](const std::string& prefix, const NamedTensors& views) {
+  Copies copies;
+  const auto plan = [&](const std::string& prefix, const NamedTensors& views) {
     for (const auto& [name, view] : views) {
-      if (from.find(prefix + name) != nullptr) copy_into(fitting(from, prefix + name, view), view);
+      if (from.find(prefix + name) != nullptr) copies.emplace_back(&fitting(from, prefix + name, view), view);
     }
   };
-  take(kModelPart, model_views(buckets, tables, buffers));
+  plan(kModelPart, model_views(buckets, tables, buffers));
   for (int slot = 0; slot < updater.slots(); ++slot) {
-    take(kOptimizerPart + slot_prefix(updater, slot), state_views(buckets, tables, updater, slot));
+    plan(kOptimizerPart + slot_prefix(updater, slot), state_views(buckets, tables, updater, slot));
   }
+  for (const auto& [stored, view] : copies) copy_into(*stored, view);
 }
 
 std::optional<std::string> first_nonfinite(const Snapshot& snapshot) {
@@ -166,7 +171,7 @@ void restore(const checkpoint::SafetensorsFile& from, const NamedTensors& tensor
 void restore(const checkpoint::Checkpoint& from, grad::Buckets& buckets, const grad::Tables& tables,
              const Buffers& buffers, exchange::Updater& updater,
              const std::vector<exchange::NamedState>& own) {
-  std::vector<std::pair<const checkpoint::TensorView*, torch::Tensor>> copies;
+  Copies copies;
   const auto plan = [&](const checkpoint::SafetensorsFile& file, const std::string& prefix,
                         const NamedTensors& views) {
     for (const auto& [name, view] : views) copies.emplace_back(&fitting(file, prefix + name, view), view);

@@ -42,7 +42,7 @@ Snapshot snapshot_optimizer(const grad::Buckets& buckets, const grad::Tables& ta
 void add_own_state(Snapshot& optimizer, const grad::Buckets& buckets,
                    const std::vector<exchange::NamedState>& own, Hold hold);
 
-// The first tensor with a number that is none (NaN or infinite), in words: "conv1.weight holds nan (first at
+// The first tensor with a NaN or infinite number, in words: "conv1.weight holds nan (first at
 // element 3)". Such a snapshot is never saved.
 std::optional<std::string> first_nonfinite(const Snapshot& snapshot);
 // The same where infinite numbers may be meant: a mask among a user's buffers has them.

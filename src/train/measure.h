@@ -21,7 +21,7 @@ struct StepSeries {
   std::vector<double> compute;
   std::vector<double> exchange;
   std::vector<double> exposed;
-  std::vector<double> finite_check;  // looking for numbers that are none, seen or hidden
+  std::vector<double> finite_check;  // looking for non-finite numbers, seen or hidden
   std::vector<double> loss;          // not a time: the mean over the rank's samples
   std::int64_t samples = 0;          // of all steps
 };

@@ -57,7 +57,7 @@ models::ModelOptions options_of(const config::TrainConfig& config);
 // Images lie in memory as libtorch's fast kernels want them.
 bool channels_last(const config::TrainConfig& config);
 
-// A step with a number that is none is left out; otherwise it ends the run.
+// A step with a NaN or infinite number is left out; otherwise it ends the run.
 bool skips_nonfinite(const config::TrainConfig& config);
 
 // What is said of data of one's own.

@@ -10,6 +10,7 @@
 #include "train/plan.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
+#include "train/strategy_settings.h"
 #include "train/target.h"
 
 namespace tutti::train {
@@ -110,8 +111,8 @@ void resolve_server_role(const exchange::Strategy& strategy, config::TrainConfig
   } else if (sync && c.clip_norm > 0) {
     whole = fmt::format("--clip-norm {} takes the norm of the whole gradient", c.clip_norm);
   }
-  if (c.server_role == "auto") c.server_role = sync && !whole.empty() ? "sum" : "update";
-  if (pieces && !whole.empty() && c.server_role == "update") {
+  if (sync && c.server_role == "auto") c.server_role = whole.empty() ? "update" : "sum";
+  if (pieces && !whole.empty() && c.server_role != "sum") {
     throw ConfigError(fmt::format("--strategy {}: {}, and servers that update hold pieces; use {}",
                                   c.strategy, whole,
                                   sync ? "--server-role sum" : "ps-sync, hybrid or allreduce"));
@@ -130,38 +131,26 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
   const auto refuse_if = [&](bool wrong, const std::string& what) {
     if (wrong) throw ConfigError(fmt::format("--strategy {}: {}", c.strategy, what));
   };
-  const bool sync = strategy.servers == ps::Consistency::sync && !strategy.hybrid;
   resolve_server_role(strategy, c);
-  if (!strategy.servers) {
-    refuse_if(
-        c.servers > 0 || c.colocate,
-        fmt::format("has no servers, --servers {} does not fit; ps-sync, ps-async, ps-ssp and hybrid have",
-                    c.servers));
-  } else if (c.servers == 0) {
-    c.servers = c.colocate ? c.workers : 1;
-  }
+  if (strategy.servers && c.servers == 0) c.servers = c.colocate ? c.workers : 1;
   refuse_if(c.colocate && c.servers != c.workers,
             fmt::format("--colocate puts a server into each of {} workers, not {}", c.workers, c.servers));
   refuse_if(c.servers > model.parameters,
             fmt::format("--servers {} for the {} parameters of {}", c.servers, model.parameters, model.name));
-  refuse_if(c.backup_workers > 0 && !sync,
-            fmt::format("--backup-workers {} is for ps-sync", c.backup_workers));
-  refuse_if(c.server_role != "update" && !sync,
-            fmt::format("--server-role {} is for ps-sync", c.server_role));
-  refuse_if(c.server_role != "update" && c.backup_workers > 0,
+  refuse_if(c.server_role == "sum" && c.backup_workers > 0,
             "--server-role sum does not fit --backup-workers: a late worker would miss updates");
-  refuse_if(c.local_aggregation && (!sync || c.backup_workers > 0),
-            "--local-aggregation is for ps-sync without --backup-workers");
+  refuse_if(
+      c.local_aggregation && c.backup_workers > 0,
+      "--local-aggregation does not fit --backup-workers: one push of all cannot leave out one of them");
   refuse_if(
       c.local_aggregation && c.server_role == "update" && c.on_nonfinite == "skip",
       "--on-nonfinite skip needs a whole gradient before any of it leaves, which --local-aggregation does "
       "not have where servers update; use --server-role sum");
   refuse_if(
       !c.partitions.empty() && !exchange::takes_rows(strategy, tuning_of(c)),
-      fmt::format("--partitions {} is for strategies that exchange embedding tables by rows: ps-* whose "
-                  "servers update, without --local-aggregation, and hybrid{}{}",
-                  c.partitions, strategy.servers ? "; here tables travel whole: " : "",
-                  strategy.servers ? exchange::why_whole_tables(tuning_of(c)) : ""));
+      fmt::format(
+          "--partitions {} is for embedding tables that are exchanged by rows; here they travel whole: {}",
+          c.partitions, exchange::why_whole_tables(tuning_of(c))));
   refuse_if(strategy.shares_memory && c.transport == "tcp", "needs --transport shm");
   refuse_if(
       c.sync_batchnorm && (strategy.asynchronous || strategy.replicas_differ || c.backup_workers > 0),
@@ -203,6 +192,7 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   if (strategy.one_worker_only && c.workers != 1) {
     throw ConfigError(fmt::format("--strategy {} has one worker, not {}", c.strategy, c.workers));
   }
+  require_own_settings(strategy, c);
   exchange::algorithm_of(strategy, c.algorithm);
   optimizer_settings(c);
   const auto model = models::find_model(c.model, c.loss);

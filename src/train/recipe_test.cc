@@ -98,7 +98,7 @@ TEST_F(RecipeTest, LayerwiseOptimizersMakeTheSameStepsUnderEveryStrategy) {
       c.optimizer = optimizer;
       const auto s = run(c).summary;
       EXPECT_LT(distance("alone", "together"), 1e-5) << optimizer << " " << strategy;
-      EXPECT_EQ(s["config"]["server_role"], std::string(strategy) == "ps-sync" ? "sum" : "update");
+      EXPECT_EQ(s["config"]["server_role"], std::string(strategy) == "ps-sync" ? "sum" : "auto");
     }
   }
 }

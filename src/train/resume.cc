@@ -1,6 +1,8 @@
 #include "train/resume.h"
 
 #include "base/error.h"
+#include "config/settings.h"
+#include "train/strategy_settings.h"
 
 namespace tutti::train {
 namespace {
@@ -9,7 +11,10 @@ namespace fs = std::filesystem;
 
 config::TrainConfig config_in(const checkpoint::Checkpoint& checkpoint) {
   try {
-    return checkpoint.meta.at("config").get<config::TrainConfig>();
+    auto config = checkpoint.meta.at("config").get<config::TrainConfig>();
+    // 0.1.0 also resolved what the run's strategy did not read.
+    reset_others_settings(exchange::find_strategy(config.strategy), config);
+    return config;
   } catch (const nlohmann::json::exception& e) {
     throw DataError(
         fmt::format("{}: no configuration of a run in it: {}", checkpoint.path.string(), e.what()));
@@ -27,16 +32,9 @@ void check_same_run(const Setup& now, const checkpoint::Checkpoint& then) {
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(fmt::format("--resume {}: {}", now.config.resume, why));
   };
-  for (const char* key :
-       {"model",        "classes",    "image_size",     "vocabulary",     "embedding",       "hidden",
-        "unroll",       "sampled",    "strategy",       "workers",        "batch",           "global_batch",
-        "optimizer",    "lr",         "momentum",       "beta1",          "beta2",           "alpha",
-        "trust",        "epsilon",    "weight_decay",   "scale_lr",       "warmup_steps",    "schedule",
-        "step_size",    "gamma",      "min_lr",         "schedule_steps", "label_smoothing", "accumulate",
-        "clip_norm",    "precision",  "seed",           "servers",        "server_role",     "backup_workers",
-        "staleness",    "damp_stale", "pace_ms",        "sync_every",     "moving_rate",     "partitions",
-        "bucket_bytes", "algorithm",  "transport",      "memory_format",  "threads",         "crop",
-        "flip",         "cutout",     "sync_batchnorm", "no_sparse",      "no_overlap"}) {
+  for (const auto& setting : config::settings()) {
+    if (setting.on_resume == config::OnResume::may_change) continue;
+    const std::string& key = setting.key;
     if (a[key] != b[key]) {
       refuse(fmt::format("that run has {} {}, this one {}", key, b[key].dump(), a[key].dump()));
     }

@@ -7,19 +7,19 @@
 
 namespace tutti::train {
 
-Routing::Routing(ReplicaContext around)
-    : around_(std::move(around)), embeddings_(grad::embedding_names(around_.model)) {}
+Routing::Routing(Context context)
+    : context_(std::move(context)), embeddings_(grad::embedding_names(context_.model)) {}
 
 void Routing::decide(const std::function<std::vector<torch::Tensor>()>& rows_read,
                      const std::vector<exchange::Route>& kept) {
-  if (!exchange::takes_rows(around_.strategy, around_.tuning)) {
-    if (around_.strategy.servers && !embeddings_.empty()) {
-      around_.say(
-          fmt::format("embedding tables travel whole: {}", exchange::why_whole_tables(around_.tuning)));
+  if (!exchange::takes_rows(context_.strategy, context_.tuning)) {
+    if (context_.strategy.servers && !embeddings_.empty()) {
+      context_.say(
+          fmt::format("embedding tables travel whole: {}", exchange::why_whole_tables(context_.tuning)));
     }
     return;
   }
-  if (!around_.strategy.hybrid) {
+  if (!context_.strategy.hybrid) {
     by_rows_ = embeddings_;
     return;
   }
@@ -27,7 +27,7 @@ void Routing::decide(const std::function<std::vector<torch::Tensor>()>& rows_rea
   if (!kept.empty()) return take(kept);
   const auto densities = embeddings_.empty() ? std::vector<double>() : densities_of(rows_read());
   std::vector<exchange::Route> routes;
-  for (const auto& item : around_.model.named_parameters()) {
+  for (const auto& item : context_.model.named_parameters()) {
     const auto table = std::ranges::find(embeddings_, item.key());
     const bool dense = table == embeddings_.end();
     routes.push_back(
@@ -37,7 +37,7 @@ void Routing::decide(const std::function<std::vector<torch::Tensor>()>& rows_rea
 }
 
 bool Routing::revise(const grad::Tables& tables, std::vector<double> densities) {
-  if (!around_.strategy.hybrid || by_rows_.empty()) return false;
+  if (!context_.strategy.hybrid || by_rows_.empty()) return false;
   TUTTI_CHECK(densities.size() == tables.size());
   densities = mean_over_workers(std::move(densities));
   auto routes = routes_;
@@ -54,7 +54,7 @@ std::vector<double> Routing::densities_of(const std::vector<torch::Tensor>& read
   TUTTI_CHECK(read.size() == embeddings_.size(), "{} tables, {} read", embeddings_.size(), read.size());
   std::vector<double> densities;
   for (std::size_t t = 0; t < read.size(); ++t) {
-    const auto rows = around_.model.named_parameters()[embeddings_[t]].size(0);
+    const auto rows = context_.model.named_parameters()[embeddings_[t]].size(0);
     densities.push_back(static_cast<double>(std::get<0>(torch::_unique2(read[t])).numel()) /
                         static_cast<double>(rows));
   }
@@ -62,16 +62,16 @@ std::vector<double> Routing::densities_of(const std::vector<torch::Tensor>& read
 }
 
 std::vector<double> Routing::mean_over_workers(std::vector<double> values) const {
-  around_.workers.all_reduce({values.data(), values.size(), DType::f64}, collectives::ReduceOp::average,
-                             "densities");
+  context_.workers.all_reduce({values.data(), values.size(), DType::f64}, collectives::ReduceOp::average,
+                              "densities");
   return values;
 }
 
 exchange::ClusterFacts Routing::cluster() const {
-  const config::TrainConfig& c = around_.config;
-  if (c.measure_links) return exchange::measure_cluster(around_.workers, c.servers);
+  const config::TrainConfig& c = context_.config;
+  if (c.measure_links) return exchange::measure_cluster(context_.workers, c.servers);
   const auto link = c.transport == "tcp" ? exchange::Link::network : exchange::Link::shared_memory;
-  auto usual = exchange::usual_cluster(around_.workers.world(), c.servers, link);
+  auto usual = exchange::usual_cluster(context_.workers.world(), c.servers, link);
   if (const auto emulation = config::parse_emulation(c.emulate)) {
     usual.bytes_per_second = static_cast<double>(emulation->bits_per_second) / 8;
   }
@@ -79,7 +79,7 @@ exchange::ClusterFacts Routing::cluster() const {
 }
 
 exchange::Route Routing::route(const std::string& name, double density) const {
-  const auto parameter = around_.model.named_parameters()[name];
+  const auto parameter = context_.model.named_parameters()[name];
   const bool table = std::ranges::find(embeddings_, name) != embeddings_.end();
   return exchange::route({.name = name,
                           .bytes = static_cast<std::size_t>(parameter.numel()) * sizeof(float),
@@ -91,7 +91,7 @@ exchange::Route Routing::route(const std::string& name, double density) const {
 void Routing::take(std::vector<exchange::Route> routes) {
   routes_ = std::move(routes);
   by_rows_ = exchange::by_servers(routes_);
-  for (const auto& line : exchange::table_of(routes_)) around_.say(line);
+  for (const auto& line : exchange::table_of(routes_)) context_.say(line);
 }
 
 }  // namespace tutti::train

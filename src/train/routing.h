@@ -18,7 +18,7 @@ namespace tutti::train {
 // All workers make the same calls: some measure together.
 class Routing {
  public:
-  struct ReplicaContext {
+  struct Context {
     const models::Model& model;
     const exchange::Strategy& strategy;
     const exchange::Tuning& tuning;
@@ -27,7 +27,7 @@ class Routing {
     std::function<void(std::string)> say;  // what a user should know, a line at a time
   };
   // All of it outlives the routing.
-  explicit Routing(ReplicaContext around);
+  explicit Routing(Context context);
 
   // From what the first batch reads of each embedding. A resumed run keeps its routes, whatever it would
   // decide today.
@@ -49,7 +49,7 @@ class Routing {
   exchange::Route route(const std::string& name, double density) const;
   void take(std::vector<exchange::Route> routes);
 
-  const ReplicaContext around_;
+  const Context context_;
   const std::vector<std::string> embeddings_;
   std::vector<std::string> by_rows_;
   std::vector<exchange::Route> routes_;

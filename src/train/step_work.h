@@ -1,4 +1,4 @@
-// What a worker does in a step until its gradients are final: forward and backward, or, under --pace-ms,
+// What a worker does in a step until its gradients are final: forward and backward, or, under --pace,
 // waiting as long as they would take.
 #pragma once
 
