@@ -65,7 +65,8 @@ TEST_F(OwnData, ARunGoesOnWithItsTableAndRefusesAnother) {
   ASSERT_EQ(e.code, 0) << e.error;
   EXPECT_EQ(summary()["parameters_sha256"], whole);
   for (const auto& [flag, other] :
-       {std::pair{"--label", "petal width"}, {"--features", "sepal length"}, {"--test-share", "0.4"}}) {
+       {std::pair{"--features", "sepal width,sepal length,petal length,petal width"},
+        {"--test-share", "0.4"}}) {
     e = run({"train", "--resume", out().string(), "--epochs", "30", flag, other});
     EXPECT_EQ(e.code, 2) << flag;
     EXPECT_NE(e.error.find("that run has "), std::string::npos) << flag << ": " << e.error;

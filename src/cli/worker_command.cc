@@ -13,7 +13,7 @@
 #include "net/heartbeat.h"
 #include "net/stall.h"
 #include "observe/jsonl_sink.h"
-#include "observe/sampler.h"
+#include "observe/resource_monitor.h"
 #include "observe/tensorboard_sink.h"
 #include "ps/server_thread.h"
 #include "train/trainer.h"
@@ -90,8 +90,8 @@ void train(const launch::WorkerJob& job, const net::StatusBoard& board, observe:
   const auto setup = job.payload.get<train::Setup>();
   const auto& config = setup.config;
   const bool serves = to_int(job.rank) >= config.workers;
-  const observe::Sampler sampler(observe::samples_path(config.out, job.rank), job.rank,
-                                 serves ? "server" : "worker");
+  const observe::ResourceMonitor sampler(observe::samples_path(config.out, job.rank), job.rank,
+                                         serves ? "server" : "worker");
   if (serves) return train::serve(setup, *launch::connect(job, report));
   at::set_num_threads(config.threads);
   at::set_num_interop_threads(1);

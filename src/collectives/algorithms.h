@@ -88,8 +88,8 @@ enum class Arrival { replace, combine };
 void send(Round& round, int peer, Chunk chunk);
 void receive(Round& round, int peer, Chunk chunk, Arrival arrival);
 
-// Parts [first, last) of `count` elements in `parts` equal parts, as one chunk.
-Chunk part_range(std::size_t count, int parts, int first, int last);
+// Chunks [first, last) of `count` elements in `chunks` equal ones, as one.
+Chunk chunk_range(std::size_t count, int chunks, int first, int last);
 
 // a mod n, from 0 to n - 1 also where a is negative.
 constexpr int wrap(int a, int n) {

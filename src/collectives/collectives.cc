@@ -11,7 +11,7 @@ std::vector<std::string> gather_text(Collectives& all, const std::string& mine, 
   std::vector<std::int64_t> lengths(world);
   lengths[me] = static_cast<std::int64_t>(mine.size());
   all.all_gather({lengths.data(), world, DType::i64}, label);
-  // Equal parts, so each gets room for the longest; words of four bytes, so that every part starts on one.
+  // Equal chunks, so each gets room for the longest; words of four bytes, so that every chunk starts on one.
   const auto longest = static_cast<std::size_t>(*std::ranges::max_element(lengths));
   const std::size_t words = (longest + 3) / 4;
   std::vector<std::int32_t> room(words * world);

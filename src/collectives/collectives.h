@@ -69,9 +69,9 @@ class Collectives {
   virtual void release(const Mark& mark) = 0;
 
   virtual void all_reduce(Buffer buffer, ReduceOp op, std::string_view label = {}) = 0;
-  // Rank r's result is at equal_part(count, world, r); the rest of the buffer is undefined.
+  // Rank r's result is at equal_chunk(count, world, r); the rest of the buffer is undefined.
   virtual void reduce_scatter(Buffer buffer, ReduceOp op, std::string_view label = {}) = 0;
-  // Each rank brings equal_part(count, world, rank); all end with all parts.
+  // Each rank brings equal_chunk(count, world, rank); all end with all chunks.
   virtual void all_gather(Buffer buffer, std::string_view label = {}) = 0;
   virtual void broadcast(Buffer buffer, Rank root, std::string_view label = {}) = 0;
   // The result is at the root; other ranks' buffers are undefined.

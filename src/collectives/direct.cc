@@ -23,22 +23,22 @@ void add_reduce_scatter(Schedule& schedule, const Task& t) {
   Round& round = schedule.rounds.emplace_back();
   for (int k = 1; k < t.world; ++k) {
     const int peer = wrap(t.rank + k, t.world);
-    send(round, peer, equal_part(t.count, t.world, peer));
+    send(round, peer, equal_chunk(t.count, t.world, peer));
   }
   for (int peer = 0; peer < t.world; ++peer) {
     if (peer == t.rank) continue;
-    receive(round, peer, equal_part(t.count, t.world, t.rank), Arrival::combine);
+    receive(round, peer, equal_chunk(t.count, t.world, t.rank), Arrival::combine);
   }
 }
 
 void add_all_gather(Schedule& schedule, const Task& t) {
   Round& round = schedule.rounds.emplace_back();
   for (int k = 1; k < t.world; ++k) {
-    send(round, wrap(t.rank + k, t.world), equal_part(t.count, t.world, t.rank));
+    send(round, wrap(t.rank + k, t.world), equal_chunk(t.count, t.world, t.rank));
   }
   for (int peer = 0; peer < t.world; ++peer) {
     if (peer == t.rank) continue;
-    receive(round, peer, equal_part(t.count, t.world, peer), Arrival::replace);
+    receive(round, peer, equal_chunk(t.count, t.world, peer), Arrival::replace);
   }
 }
 

@@ -14,8 +14,8 @@
 //     seat     0     1    2   3       fold in: 1 -> 0, 3 -> 2;  halving, doubling among 0 2 4 5;  fold out: 0
 //     -> 1, 2 -> 3
 //
-// Seats are in the order of places, so where the blocks must be the ranks' own parts (reduce_scatter,
-// all_gather) the block of a seat is the parts of its pair: one run, and no part has to move at the end.
+// Seats are in the order of places, so where the blocks must be the ranks' own chunks (reduce_scatter,
+// all_gather) the block of a seat is the chunks of its pair: one run, and no chunk has to move at the end.
 // Otherwise blocks are equal.
 //
 // Broadcast scatters blocks down from the root and doubles; reduce halves and gathers blocks up to the root.
@@ -27,7 +27,7 @@
 namespace tutti::collectives {
 namespace {
 
-enum class Blocks { equal, parts_of_ranks };
+enum class Blocks { equal, chunks_of_ranks };
 
 class Game {
  public:
@@ -112,8 +112,8 @@ class Game {
   // The blocks of the aligned run of `length` seats that holds `seat`.
   Chunk run_of(int seat, int length) const {
     const int first = seat - seat % length;
-    if (blocks_ == Blocks::equal) return part_range(task_.count, seats_, first, first + length);
-    return part_range(task_.count, task_.world, place_of_seat(first), place_of_seat(first + length));
+    if (blocks_ == Blocks::equal) return chunk_range(task_.count, seats_, first, first + length);
+    return chunk_range(task_.count, task_.world, place_of_seat(first), place_of_seat(first + length));
   }
 
   Task task_;
@@ -129,10 +129,10 @@ class Game {
 
 Schedule halving_doubling_schedule(const Task& t) {
   const auto everything = [&](int) { return Chunk{0, t.count}; };
-  const auto own_part = [&](int place) { return equal_part(t.count, t.world, place); };
+  const auto own_chunk = [&](int place) { return equal_chunk(t.count, t.world, place); };
   const bool rooted = t.operation == Operation::broadcast || t.operation == Operation::reduce;
   const bool by_rank = t.operation == Operation::reduce_scatter || t.operation == Operation::all_gather;
-  Game game(t, rooted ? t.root : 0, by_rank ? Blocks::parts_of_ranks : Blocks::equal);
+  Game game(t, rooted ? t.root : 0, by_rank ? Blocks::chunks_of_ranks : Blocks::equal);
   switch (t.operation) {
     case Operation::all_reduce:
     case Operation::barrier:
@@ -144,10 +144,10 @@ Schedule halving_doubling_schedule(const Task& t) {
     case Operation::reduce_scatter:
       game.fold_in(Arrival::combine, everything);
       game.halve();
-      game.fold_out(own_part);
+      game.fold_out(own_chunk);
       break;
     case Operation::all_gather:
-      game.fold_in(Arrival::replace, own_part);
+      game.fold_in(Arrival::replace, own_chunk);
       game.double_up();
       game.fold_out(everything);
       break;

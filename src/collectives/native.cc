@@ -125,7 +125,7 @@ void NativeEngine::run_in_segments(Operation operation, Algorithm algorithm, Buf
   const std::size_t most = kMessage * static_cast<std::size_t>(world()) / size;
   const std::size_t segments = whole ? 1 : std::max<std::size_t>(1, (buffer.count + most - 1) / most);
   for (std::size_t i = 0; i < segments; ++i) {
-    const Chunk part = equal_part(buffer.count, static_cast<int>(segments), static_cast<int>(i));
+    const Chunk part = equal_chunk(buffer.count, static_cast<int>(segments), static_cast<int>(i));
     const Buffer segment{static_cast<std::byte*>(buffer.data) + part.first * size, part.count, buffer.type};
     const Plan& plan = this->plan(operation, algorithm, segment, root);
     bytes_sent_ += plan.sent_elements * size;
@@ -169,7 +169,7 @@ void NativeEngine::run(Operation operation, Buffer buffer, ReduceOp op, Rank roo
 
 void NativeEngine::finish_average(Operation operation, const Buffer& buffer, Rank root) const {
   Chunk part{0, buffer.count};
-  if (operation == Operation::reduce_scatter) part = equal_part(buffer.count, world(), to_int(rank()));
+  if (operation == Operation::reduce_scatter) part = equal_chunk(buffer.count, world(), to_int(rank()));
   if (operation == Operation::reduce && rank() != root) return;
   auto* first = static_cast<std::byte*>(buffer.data) + part.first * size_of(buffer.type);
   divide(buffer.type, first, part.count, world());

@@ -73,7 +73,7 @@ TEST_P(NativeEngineWays, AllOperationsAreExactAtAnyWorldAndLength) {
 
         f.refill(all.rank());
         all.reduce_scatter(f.buffer(), ReduceOp::sum);
-        const Chunk part = equal_part(count, world, to_int(all.rank()));
+        const Chunk part = equal_chunk(count, world, to_int(all.rank()));
         for (std::size_t i = part.first; i < part.first + part.count; ++i)
           ASSERT_EQ(f.values[i], total(world, i));
 
@@ -148,7 +148,7 @@ void expect_averages(Collectives& all, DType type, std::array<T, 4> inputs, T of
   expect_mean({0, kCount}, "all-reduce");
   refill();
   all.reduce_scatter(buffer, ReduceOp::average);
-  expect_mean(equal_part(kCount, all.world(), to_int(all.rank())), "reduce-scatter");
+  expect_mean(equal_chunk(kCount, all.world(), to_int(all.rank())), "reduce-scatter");
   refill();
   all.reduce(buffer, ReduceOp::average, Rank{1});
   if (all.rank() == Rank{1}) expect_mean({0, kCount}, "reduce");

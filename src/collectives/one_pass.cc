@@ -7,7 +7,7 @@ namespace tutti::collectives {
 namespace {
 
 std::uint64_t run_one_pass(const WorkInPlace& work, std::uint64_t clock) {
-  const Chunk part = equal_part(work.buffer.count, work.world, to_int(work.self));
+  const Chunk part = equal_chunk(work.buffer.count, work.world, to_int(work.self));
   clock = begin_together(work, clock);
   if (part.count > 0) {
     const std::size_t offset = work.announcement.place + part.first * size_of(work.buffer.type);

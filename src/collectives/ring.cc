@@ -1,12 +1,12 @@
 // Ring: every rank sends to its right neighbour and receives from its left one, all links busy all the time.
 //
-// The buffer is cut into N parts. To reduce-scatter, part p starts at rank p + 1 and travels once around,
+// The buffer is cut into N chunks. To reduce-scatter, chunk p starts at rank p + 1 and travels once around,
 // gathering each rank's contribution, until it rests complete at rank p. To all-gather, it travels around
 // once more. With N = 3, each column a rank, ">" what it sends to the right next:
 //
 //     reduce-scatter                        all-gather
 //     rank 0   rank 1   rank 2              rank 0   rank 1   rank 2
-//     > p2     > p0     > p1                > p0     > p1     > p2       complete parts
+//     > p2     > p0     > p1                > p0     > p1     > p2       complete chunks
 //     > p1     > p2     > p0                > p2     > p0     > p1
 //       p0       p1       p2  complete        all      all      all
 //
@@ -39,8 +39,8 @@ void add_ring_reduce_scatter(Schedule& schedule, const Task& t) {
   const int n = t.world;
   for (int k = 0; k < n - 1; ++k) {
     Round& round = schedule.rounds.emplace_back();
-    send(round, wrap(t.rank + 1, n), equal_part(t.count, n, wrap(t.rank - 1 - k, n)));
-    receive(round, wrap(t.rank - 1, n), equal_part(t.count, n, wrap(t.rank - 2 - k, n)), Arrival::combine);
+    send(round, wrap(t.rank + 1, n), equal_chunk(t.count, n, wrap(t.rank - 1 - k, n)));
+    receive(round, wrap(t.rank - 1, n), equal_chunk(t.count, n, wrap(t.rank - 2 - k, n)), Arrival::combine);
   }
 }
 
@@ -48,8 +48,8 @@ void add_ring_all_gather(Schedule& schedule, const Task& t) {
   const int n = t.world;
   for (int k = 0; k < n - 1; ++k) {
     Round& round = schedule.rounds.emplace_back();
-    send(round, wrap(t.rank + 1, n), equal_part(t.count, n, wrap(t.rank - k, n)));
-    receive(round, wrap(t.rank - 1, n), equal_part(t.count, n, wrap(t.rank - 1 - k, n)), Arrival::replace);
+    send(round, wrap(t.rank + 1, n), equal_chunk(t.count, n, wrap(t.rank - k, n)));
+    receive(round, wrap(t.rank - 1, n), equal_chunk(t.count, n, wrap(t.rank - 1 - k, n)), Arrival::replace);
   }
 }
 
@@ -66,8 +66,10 @@ void add_chain(Schedule& schedule, const Task& t, int place, int before, int aft
     Round& round = schedule.rounds.emplace_back();
     const int out = k - place;
     const int in = out + 1;
-    if (place < t.world - 1 && 0 <= out && out < pieces) send(round, after, equal_part(t.count, pieces, out));
-    if (place > 0 && 0 <= in && in < pieces) receive(round, before, equal_part(t.count, pieces, in), arrival);
+    if (place < t.world - 1 && 0 <= out && out < pieces)
+      send(round, after, equal_chunk(t.count, pieces, out));
+    if (place > 0 && 0 <= in && in < pieces)
+      receive(round, before, equal_chunk(t.count, pieces, in), arrival);
   }
 }
 

@@ -7,18 +7,18 @@
 
 namespace tutti::collectives {
 
-Chunk equal_part(std::size_t count, int parts, int part) {
-  TUTTI_CHECK(0 <= part && part < parts, "part {} of {}", part, parts);
-  const auto p = static_cast<std::size_t>(part);
-  const auto n = static_cast<std::size_t>(parts);
+Chunk equal_chunk(std::size_t count, int chunks, int index) {
+  TUTTI_CHECK(0 <= index && index < chunks, "chunk {} of {}", index, chunks);
+  const auto p = static_cast<std::size_t>(index);
+  const auto n = static_cast<std::size_t>(chunks);
   const std::size_t longer = count % n;
   return {p * (count / n) + std::min(p, longer), count / n + (p < longer ? 1 : 0)};
 }
 
-Chunk part_range(std::size_t count, int parts, int first, int last) {
+Chunk chunk_range(std::size_t count, int chunks, int first, int last) {
   if (first >= last) return {};
-  const Chunk head = equal_part(count, parts, first);
-  const Chunk tail = equal_part(count, parts, last - 1);
+  const Chunk head = equal_chunk(count, chunks, first);
+  const Chunk tail = equal_chunk(count, chunks, last - 1);
   return {head.first, tail.first + tail.count - head.first};
 }
 

@@ -64,15 +64,16 @@ struct Schedule {
   std::vector<Round> rounds;
 };
 
-// Part `part` of `count` elements cut into `parts` nearly equal pieces: the first count % parts have one
-// more. reduce_scatter leaves, and all_gather expects, rank r's part in place at equal_part(count, world, r).
-Chunk equal_part(std::size_t count, int parts, int part);
+// Chunk `index` of `count` elements cut into `chunks` nearly equal ones: the first count % chunks have one
+// more. reduce_scatter leaves, and all_gather expects, rank r's chunk in place at equal_chunk(count, world,
+// r).
+Chunk equal_chunk(std::size_t count, int chunks, int index);
 
 // The schedule of `rank` for an operation over `count` elements, in place on one buffer. `root` matters to
 // broadcast and reduce only. Any world from 1 up, any count from 0 up. A pure function.
 //
 // When all ranks are through, all_reduce, all_gather and broadcast leave the same bits everywhere. reduce
-// leaves the result at the root and reduce_scatter leaves rank r's part at r; the rest of every buffer is
+// leaves the result at the root and reduce_scatter leaves rank r's chunk at r; the rest of every buffer is
 // then scratch. A barrier ignores `count`: it is an all_reduce of one element of no meaning, because empty
 // chunks are not sent. The algorithm must have the operation (algorithms.h).
 Schedule make_schedule(Operation operation, Algorithm algorithm, Rank rank, int world, std::size_t count,

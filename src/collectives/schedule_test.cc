@@ -63,7 +63,7 @@ Value sum_of_inputs(int world, std::size_t i) {
 
 int owner_of(std::size_t i, std::size_t count, int world) {
   int rank = 0;
-  while (i >= equal_part(count, world, rank).first + equal_part(count, world, rank).count) ++rank;
+  while (i >= equal_chunk(count, world, rank).first + equal_chunk(count, world, rank).count) ++rank;
   return rank;
 }
 
@@ -179,7 +179,7 @@ TEST(EqualPart, CoversAllElementsInOrder) {
     for (int parts = 1; parts <= kLargestWorld; ++parts) {
       std::size_t next = 0;
       for (int part = 0; part < parts; ++part) {
-        const Chunk chunk = equal_part(count, parts, part);
+        const Chunk chunk = equal_chunk(count, parts, part);
         EXPECT_EQ(chunk.first, next);
         EXPECT_LE(chunk.count, count / static_cast<std::size_t>(parts) + 1);
         next += chunk.count;
@@ -187,8 +187,8 @@ TEST(EqualPart, CoversAllElementsInOrder) {
       EXPECT_EQ(next, count);
     }
   }
-  EXPECT_EQ(equal_part(7, 3, 0), (Chunk{0, 3}));
-  EXPECT_EQ(equal_part(7, 3, 2), (Chunk{5, 2}));
+  EXPECT_EQ(equal_chunk(7, 3, 0), (Chunk{0, 3}));
+  EXPECT_EQ(equal_chunk(7, 3, 2), (Chunk{5, 2}));
 }
 
 }  // namespace

@@ -6,13 +6,13 @@
 //             |  |                     round 3   4->0
 //             3  5               down: the same rounds backwards, arrows turned
 //
-// The subtree of a rank is a run of ranks, [v, v + reach), so that the parts of a subtree are one chunk. Up
+// The subtree of a rank is a run of ranks, [v, v + reach), so that the chunks of a subtree are one run. Up
 // and down take log2 N rounds each, however small the buffer is; for large ones the root's link is the
 // bottleneck.
 //
 //     reduce          up, combining          broadcast    down
-//     all_reduce      up, combining, down    all_gather   up with the subtree's parts, down
-//     reduce_scatter  up, combining, down with the subtree's parts
+//     all_reduce      up, combining, down    all_gather   up with the subtree's chunks, down
+//     reduce_scatter  up, combining, down with the subtree's chunks
 #include <algorithm>
 #include <utility>
 
@@ -21,7 +21,7 @@
 namespace tutti::collectives {
 namespace {
 
-enum class Load { everything, parts_of_subtree };
+enum class Load { everything, chunks_of_subtree };
 
 class Tree {
  public:
@@ -59,7 +59,7 @@ class Tree {
 
   Chunk chunk(Load load, int child, int reach) const {
     if (load == Load::everything) return {0, task_.count};
-    return part_range(task_.count, task_.world, child, std::min(child + reach, task_.world));
+    return chunk_range(task_.count, task_.world, child, std::min(child + reach, task_.world));
   }
 
   Task task_;
@@ -79,10 +79,10 @@ Schedule tree_schedule(const Task& t) {
       break;
     case Operation::reduce_scatter:
       tree.up(Load::everything, Arrival::combine);
-      tree.down(Load::parts_of_subtree);
+      tree.down(Load::chunks_of_subtree);
       break;
     case Operation::all_gather:
-      tree.up(Load::parts_of_subtree, Arrival::replace);
+      tree.up(Load::chunks_of_subtree, Arrival::replace);
       tree.down(Load::everything);
       break;
     case Operation::broadcast:

@@ -71,7 +71,7 @@ bool Range::holds(double value) const {
   return (value > above && value >= least && value <= most && value < below) || (or_zero && value == 0);
 }
 
-Setting::Setting(std::string_view key, Member member, decltype(check) check, std::string_view help,
+Setting::Setting(std::string_view key, MemberPointer member, decltype(check) check, std::string_view help,
                  Spelling spelling)
     : key(key),
       flag(spelling.flag.empty() ? flag_of(std::string(key)) : std::string(spelling.flag)),

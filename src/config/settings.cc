@@ -160,7 +160,7 @@ std::vector<Setting> strategy_settings() {
       {"partitions", &C::partitions,
        "that embedding tables are cut into: a number | auto (times a few early in the run); default one a "
        "server"},
-      {"sync_every", &C::sync_every, {.least = 1}, "steps between meetings of easgd and local-sgd"},
+      {"sync_every", &C::sync_every, {.least = 1}, "steps between synchronisations of easgd and local-sgd"},
       {"moving_rate", &C::moving_rate, {.least = 0, .below = 1, .rule = "between 0 (choose) and 1"},
        "of easgd, towards the centre and back; 0: 0.9 / workers"},
   };

@@ -52,8 +52,9 @@ struct Spelling {
   bool bytes = false;              // "1M" is a number, too
 };
 
-using Member = std::variant<bool TrainConfig::*, int TrainConfig::*, std::int64_t TrainConfig::*,
-                            std::uint64_t TrainConfig::*, double TrainConfig::*, std::string TrainConfig::*>;
+using MemberPointer =
+    std::variant<bool TrainConfig::*, int TrainConfig::*, std::int64_t TrainConfig::*,
+                 std::uint64_t TrainConfig::*, double TrainConfig::*, std::string TrainConfig::*>;
 
 template <typename T>
 concept Number = std::same_as<T, int> || std::same_as<T, std::int64_t> || std::same_as<T, std::uint64_t> ||
@@ -71,26 +72,26 @@ struct Setting {
   std::string flag;      // without its two dashes; a configuration file has the same word
   std::string variable;  // of the environment
   bool bytes;            // "1M" is a number, too
-  Member member;         // has the default
+  MemberPointer member;  // has the default
   std::variant<std::monostate, Range, OneOf> check;
   std::string_view help;
   OnResume on_resume = OnResume::as_it_was;
   Group group = {};  // set by settings()
 
   Setting(std::string_view key, bool TrainConfig::*member, std::string_view help)
-      : Setting(key, Member(member), std::monostate(), help, {}) {}
+      : Setting(key, MemberPointer(member), std::monostate(), help, {}) {}
   Setting(std::string_view key, std::string TrainConfig::*member, std::string_view help,
           Spelling spelling = {})
-      : Setting(key, Member(member), std::monostate(), help, spelling) {}
+      : Setting(key, MemberPointer(member), std::monostate(), help, spelling) {}
   Setting(std::string_view key, std::string TrainConfig::*member, OneOf words, std::string_view help)
-      : Setting(key, Member(member), std::move(words), help, {}) {}
+      : Setting(key, MemberPointer(member), std::move(words), help, {}) {}
   template <Number T>
   Setting(std::string_view key, T TrainConfig::*member, Range range, std::string_view help,
           Spelling spelling = {})
-      : Setting(key, Member(member), range, help, spelling) {}
+      : Setting(key, MemberPointer(member), range, help, spelling) {}
 
  private:
-  Setting(std::string_view key, Member member, decltype(check) check, std::string_view help,
+  Setting(std::string_view key, MemberPointer member, decltype(check) check, std::string_view help,
           Spelling spelling);
 };
 

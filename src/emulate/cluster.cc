@@ -138,7 +138,7 @@ std::pair<launch::Outcome, observe::Emulated> Cluster::run(launch::JobSpec job,
                                                            const launch::Listener& listener) const {
   const int processes = launch::processes_of(job);
   job.transport = "tcp";
-  job.meeting = {switch_.get(), kSwitchAddress};
+  job.rendezvous = {switch_.get(), kSwitchAddress};
   std::vector<std::vector<int>> ranks(hosts_.size());
   for (int p = 0; p < processes; ++p) {
     const std::size_t host = static_cast<std::size_t>(p) % hosts_.size();

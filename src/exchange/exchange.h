@@ -1,8 +1,8 @@
-// How gradients become consistent parameters: one class an architecture, behind one small interface.
+// How gradients become consistent parameters: one class a strategy, behind one small interface.
 //
-// An architecture is an Exchange: five calls. What only some have beside them are interfaces of their own,
-// which such a class implements, too; exchange/architecture.h finds out which, and gives the plain answer for
-// those that a class leaves out.
+// A strategy at work is an Exchange: five calls. What only some have beside them are interfaces of their own,
+// which such a class implements, too; exchange/running_exchange.h finds out which, and gives the plain answer
+// for those that a class leaves out.
 #pragma once
 
 #include <optional>
@@ -26,8 +26,8 @@ class Exchange {
   virtual ~Exchange() = default;
 
   // All workers call it. Everyone begins with rank 0's parameters and, if `with_state`, its optimizer's
-  // state; `step` steps lie behind the model. Where replicas differ between meetings and `with_state`, every
-  // worker has restored its own, and keeps it; of own_state() everyone gets rank 0's.
+  // state; `step` steps lie behind the model. Where replicas differ between synchronisations and
+  // `with_state`, every worker has restored its own, and keeps it; of own_state() everyone gets rank 0's.
   virtual void start(std::int64_t step, bool with_state) = 0;
 
   // This gradient is final for this step. Never blocks on a peer.
@@ -37,7 +37,7 @@ class Exchange {
   // leave them. Who computes nothing in a step may leave it out.
   virtual void finish_phase(std::size_t phase) = 0;
 
-  // On return parameters are as this architecture promises, and gradients are free for the next step.
+  // On return parameters are as this strategy promises, and gradients are free for the next step.
   // Gradients that were not announced count as they are (zero, if this worker had no samples).
   virtual void finish_step() = 0;
 
@@ -70,7 +70,7 @@ class HasRows {
   virtual TableRows* rows() = 0;  // none where every gradient is dense
 };
 
-// Numbers of an architecture's own that a checkpoint keeps beside the optimizer's, by bucket.
+// Numbers of a strategy's own that a checkpoint keeps beside the optimizer's, by bucket.
 struct NamedState {
   std::string_view name;
   std::vector<std::span<float>> buckets;

@@ -385,7 +385,7 @@ TEST(Strategy, SaysHowManyServersThereAreAndWhatTheyDo) {
   });
 }
 
-// Steps between two meetings exchange nothing, and say so.
+// Steps between two synchronisations exchange nothing, and say so.
 TEST(Exchange, TimesOfAStepAreThoseOfItsOwnMeeting) {
   net::run_as_threads(net::Medium::memory, 2, kPatience, [](net::Transport& t) {
     collectives::NativeEngine all(t);

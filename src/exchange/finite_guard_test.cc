@@ -167,7 +167,7 @@ class Worker {
     return (reader_->forward(mine(words_[static_cast<std::size_t>(step_ - 1)])) - 1).square().mean();
   }
 
-  void expect_rows(Architecture& exchange) const {
+  void expect_rows(RunningExchange& exchange) const {
     if (exchange.rows() == nullptr) return;
     const auto next = mine(words_[static_cast<std::size_t>(step_)]).contiguous();
     exchange.rows()->expect(0, {next.data_ptr<std::int64_t>(), static_cast<std::size_t>(next.numel())});
@@ -187,7 +187,7 @@ class Worker {
     values.flatten()[-1].fill_(run_.fault->value);
   }
 
-  void note(const torch::nn::Module& model, Updater& updater, Architecture& exchange) {
+  void note(const torch::nn::Module& model, Updater& updater, RunningExchange& exchange) {
     if (strategy_.asynchronous && run_.where.workers > 1)
       return seen_.parameters.push_back(flat(model).clone());
     const bool finished = step_ > kSteps;  // and everything fetched

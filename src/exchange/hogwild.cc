@@ -41,7 +41,7 @@ void Hogwild::finish_step() {
 }
 
 void Hogwild::finish(Afterwards /*afterwards*/) {
-  board_.meet(all_.rank(), all_.world(), 1, timeout_, "the end");
+  board_.barrier_of_survivors(all_.rank(), all_.world(), 1, timeout_, "the end");
 }
 
 Strategy hogwild() {

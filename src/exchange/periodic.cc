@@ -25,7 +25,7 @@ void Periodic::at_every_bucket(const Do& act) {
     std::ranges::fill(buckets_.gradients(b), 0.0F);
   }
   const auto end = Clock::now();
-  trace_.add(observe::Lane::exchange, "meeting", begin, end);
+  trace_.add(observe::Lane::exchange, "synchronise", begin, end);
   times_ = {.busy = end - begin, .exposed = end - begin};
   bytes_sent_ += all_.bytes_sent() - sent;
 }
@@ -37,14 +37,14 @@ void Periodic::finish_phase(std::size_t phase) {
 void Periodic::finish_step() {
   times_ = {};
   walk_.finish_step([this](std::size_t bucket) { updater_.apply_own(bucket); });
-  if (++steps_ % every_ == 0) at_every_bucket([this](auto... bucket) { meet(bucket...); });
+  if (++steps_ % every_ == 0) at_every_bucket([this](auto... bucket) { synchronise(bucket...); });
 }
 
 void Periodic::finish(Afterwards /*afterwards*/) {
   at_every_bucket([this](auto... bucket) { agree(bucket...); });
 }
 
-void LocalSgd::meet(std::size_t bucket, std::span<float> parameters, std::span<float> staging) {
+void LocalSgd::synchronise(std::size_t bucket, std::span<float> parameters, std::span<float> staging) {
   std::ranges::copy(parameters, staging.begin());
   all_.all_reduce({staging.data(), staging.size(), DType::f32}, ReduceOp::average,
                   fmt::format("parameters of bucket {}", bucket));
@@ -70,7 +70,8 @@ std::vector<NamedState> ElasticAveraging::own_state() {
   return {{"centre", {centre_.begin(), centre_.end()}}};
 }
 
-void ElasticAveraging::meet(std::size_t bucket, std::span<float> parameters, std::span<float> staging) {
+void ElasticAveraging::synchronise(std::size_t bucket, std::span<float> parameters,
+                                   std::span<float> staging) {
   auto& centre = centre_[bucket];
   for (std::size_t i = 0; i < staging.size(); ++i) {
     staging[i] = rate_ * (parameters[i] - centre[i]);
@@ -82,7 +83,7 @@ void ElasticAveraging::meet(std::size_t bucket, std::span<float> parameters, std
 }
 
 void ElasticAveraging::agree(std::size_t bucket, std::span<float> parameters, std::span<float> staging) {
-  meet(bucket, parameters, staging);
+  synchronise(bucket, parameters, staging);
   std::ranges::copy(centre_[bucket], parameters.begin());
 }
 

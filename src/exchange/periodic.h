@@ -1,4 +1,4 @@
-// Workers that train on their own and meet every few steps: local SGD and elastic averaging.
+// Workers that train on their own and synchronise every few steps: local SGD and elastic averaging.
 //
 //   local-sgd   every H steps everyone's parameters become their mean (Stich 2019).
 //   easgd       every H steps worker and centre move towards each other (Zhang, Choromanska, LeCun 2015,
@@ -34,7 +34,7 @@ class Periodic : public Exchange, public HasFigures {
 
  protected:
   // Everyone is here. `staging` is the bucket's memory that peers can read; its content is free.
-  virtual void meet(std::size_t bucket, std::span<float> parameters, std::span<float> staging) = 0;
+  virtual void synchronise(std::size_t bucket, std::span<float> parameters, std::span<float> staging) = 0;
   // The same after the last step: all replicas are equal on return.
   virtual void agree(std::size_t bucket, std::span<float> parameters, std::span<float> staging) = 0;
 
@@ -59,9 +59,9 @@ class LocalSgd final : public Periodic {
   using Periodic::Periodic;
 
  private:
-  void meet(std::size_t bucket, std::span<float> parameters, std::span<float> staging) override;
+  void synchronise(std::size_t bucket, std::span<float> parameters, std::span<float> staging) override;
   void agree(std::size_t bucket, std::span<float> parameters, std::span<float> staging) override {
-    meet(bucket, parameters, staging);
+    synchronise(bucket, parameters, staging);
   }
 };
 
@@ -74,7 +74,7 @@ class ElasticAveraging final : public Periodic, public HasState {
   std::vector<NamedState> own_state() override;
 
  private:
-  void meet(std::size_t bucket, std::span<float> parameters, std::span<float> staging) override;
+  void synchronise(std::size_t bucket, std::span<float> parameters, std::span<float> staging) override;
   void agree(std::size_t bucket, std::span<float> parameters, std::span<float> staging) override;
 
   const float rate_;

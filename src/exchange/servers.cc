@@ -90,9 +90,9 @@ bool Servers::push_held_back(std::size_t end) {
   while (departures_.next() < end) {
     const std::size_t phase = parts_.buckets.layout(departures_.next()).phase;
     usable = decide(departures_.next(), walk_.end_of(phase));
-    const auto bringing = usable ? ps::Bringing::gradient : ps::Bringing::nothing;
+    const auto bringing = usable ? ps::PushKind::gradient : ps::PushKind::nothing;
     departures_.leave_phase(phase, [&](std::size_t bucket) {
-      pieces_.push(bucket, parts_.updater.lr(), ps::Answering::whole, bringing);
+      pieces_.push(bucket, parts_.updater.lr(), ps::Reply::parameters, bringing);
     });
   }
   return usable;
@@ -167,7 +167,8 @@ void Servers::fetch_state() {
 // Of all workers, or of those that are left.
 void Servers::meet_at_the_end(std::uint32_t number) {
   if (!options_.survives_workers) return parts_.workers.barrier("the end");
-  parts_.everyone.board().meet(parts_.workers.rank(), options_.workers, number, options_.timeout, "the end");
+  parts_.everyone.board().barrier_of_survivors(parts_.workers.rank(), options_.workers, number,
+                                               options_.timeout, "the end");
 }
 
 void Servers::finish(Afterwards afterwards) {

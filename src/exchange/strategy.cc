@@ -79,9 +79,9 @@ bool takes_rows(const Strategy& strategy, const Tuning& tuning) {
   return strategy.servers && why_whole_tables(tuning).empty();
 }
 
-std::unique_ptr<Architecture> make_exchange(const Strategy& strategy, const Parts& parts,
-                                            const Tuning& tuning) {
-  return std::make_unique<Architecture>(strategy.make(parts, tuning));
+std::unique_ptr<RunningExchange> make_exchange(const Strategy& strategy, const Parts& parts,
+                                               const Tuning& tuning) {
+  return std::make_unique<RunningExchange>(strategy.make(parts, tuning));
 }
 
 std::vector<Collective> collectives_of(const Strategy& strategy, const collectives::Collectives& workers,

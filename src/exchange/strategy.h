@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "collectives/collectives.h"
-#include "exchange/architecture.h"
+#include "exchange/running_exchange.h"
 #include "exchange/updater.h"
 #include "observe/trace.h"
 #include "ps/server.h"
@@ -33,7 +33,7 @@ struct Tuning {
   int partitions = 1;              // ps-*, hybrid: of each embedding table
   bool local_aggregation = false;  // ps-sync
   bool whole_tables = false;       // ps-*, hybrid: as was asked for
-  std::int64_t sync_every = 8;     // local-sgd, easgd: steps between meetings
+  std::int64_t sync_every = 8;     // local-sgd, easgd: steps between synchronisations
   double moving_rate = 0.1;        // easgd
   double clip_norm = 0;            // 0: gradients stay as long as they are
   OnNonFinite on_nonfinite = OnNonFinite::stop;
@@ -43,7 +43,7 @@ struct Tuning {
       average = nullptr;
 };
 
-// One architecture: what it is called, how it behaves and how it is made. Each is described in the file that
+// One strategy: what it is called, how it behaves and how it is made. Each is described in the file that
 // implements it, and listed in strategies.inc.
 struct Strategy {
   std::string name;
@@ -51,7 +51,7 @@ struct Strategy {
   bool one_worker_only = false;
   std::optional<ps::Consistency> servers = std::nullopt;  // has parameter servers, which keep this rule
   bool asynchronous = false;         // workers do not keep step: each is somewhere else in the run
-  bool replicas_differ = false;      // replicas differ between meetings
+  bool replicas_differ = false;      // replicas differ between synchronisations
   bool hybrid = false;               // only embedding tables go to the servers
   bool shares_memory = false;        // on one host, in shared memory
   bool takes_hooks = false;          // Tuning::average may take the place of its own way
@@ -94,8 +94,8 @@ std::string_view why_whole_tables(const Tuning& tuning);
 // Whether embedding tables may travel as rows.
 bool takes_rows(const Strategy& strategy, const Tuning& tuning);
 
-std::unique_ptr<Architecture> make_exchange(const Strategy& strategy, const Parts& parts,
-                                            const Tuning& tuning);
+std::unique_ptr<RunningExchange> make_exchange(const Strategy& strategy, const Parts& parts,
+                                               const Tuning& tuning);
 
 // A collective that moves gradients.
 struct Collective {

@@ -40,7 +40,7 @@ void TableRows::push(std::size_t table, bool usable) {
   if (usable) {
     client_.push(table, std::move(taken.rows), updater_.lr());
   } else {
-    client_.push(table, {}, updater_.lr(), ps::Bringing::nothing);
+    client_.push(table, {}, updater_.lr(), ps::PushKind::nothing);
   }
 }
 

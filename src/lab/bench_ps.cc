@@ -93,7 +93,7 @@ class Worker {
     return train::quantile(seconds, 0.5);
   }
 
-  void push(ps::Answering answering) {
+  void push(ps::Reply answering) {
     pieces_.push(0, 1.0, answering);
     pieces_.wait(0);
     ++rounds_;
@@ -260,9 +260,9 @@ void add_rows(nlohmann::json& rows, Worker& worker, collectives::Collectives& wo
     line["memcpy_bytes_per_second"] = copy_rate;
     rows.push_back(std::move(line));
   };
-  row("push", [&] { worker.push(ps::Answering::bare); });
+  row("push", [&] { worker.push(ps::Reply::acknowledgement); });
   row("pull", [&] { worker.pull(); });
-  row("push+pull", [&] { worker.push(ps::Answering::whole); });
+  row("push+pull", [&] { worker.push(ps::Reply::parameters); });
 }
 
 void add_table_rows(nlohmann::json& rows, net::Transport& everyone, collectives::Collectives& workers,
@@ -271,7 +271,7 @@ void add_table_rows(nlohmann::json& rows, net::Transport& everyone, collectives:
   const auto options = options_of(spec);
   {
     Worker whole(everyone, workers, options, bytes, spec.piece_bytes);
-    const auto step = [&] { whole.push(ps::Answering::whole); };
+    const auto step = [&] { whole.push(ps::Reply::parameters); };
     const int iterations = choose_rounds(workers, spec, whole.median(kWarmUp, step));
     const double seconds = whole.median(iterations, step);
     whole.verify();

@@ -25,8 +25,10 @@ void add_once(std::vector<T>& list, const T& value) {
 
 std::span<const Study> all_studies() {
   static const Study kStudies[] = {
-      studies::cloud_architectures(), studies::mpi_mnist(),  studies::deepfam(), studies::rnn(),
-      studies::horovod_ray(),         studies::parallax_lm()};
+#define TUTTI_STUDY(name) studies::name(),
+#include "lab/studies/studies.inc"
+#undef TUTTI_STUDY
+  };
   return kStudies;
 }
 

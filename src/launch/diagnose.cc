@@ -37,7 +37,7 @@ const RankEnd* first_by_order(const std::vector<RankEnd>& ends, auto holds) {
 }
 
 // Ranks that wait in a circle all blame their neighbour. Who has said nothing himself is the one that hangs.
-Verdict blame_the_silent(const std::vector<RankEnd>& ends, const RankEnd& reporter) {
+Diagnosis blame_the_silent(const std::vector<RankEnd>& ends, const RankEnd& reporter) {
   const PeerFault* fault = &*reporter.failure->fault;
   for (const RankEnd& e : ends) {
     if (!blames_a_peer(e)) continue;
@@ -54,7 +54,7 @@ Verdict blame_the_silent(const std::vector<RankEnd>& ends, const RankEnd& report
 
 }  // namespace
 
-Verdict diagnose(const std::vector<RankEnd>& ends) {
+Diagnosis diagnose(const std::vector<RankEnd>& ends) {
   if (const auto* e = first_by_order(ends, [](const RankEnd& x) { return x.signal != 0; })) {
     const auto fate = e->found.empty() ? "was killed by " + signal_name(e->signal) : e->found;
     return {1, fmt::format("{} {}{}", who(ends, e->rank), fate, witnesses(ends, e->rank))};

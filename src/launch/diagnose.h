@@ -24,13 +24,13 @@ struct RankEnd {
   std::optional<Failure> failure = std::nullopt;  // what it reported
 };
 
-struct Verdict {
+struct Diagnosis {
   int exit_code = 0;
   std::string line;               // empty if all is well
   bool would_fail_again = false;  // numbers that are not finite come again
 };
 
 // The exit code is the first failing rank's, 1 for a rank that was killed.
-Verdict diagnose(const std::vector<RankEnd>& ends);
+Diagnosis diagnose(const std::vector<RankEnd>& ends);
 
 }  // namespace tutti::launch

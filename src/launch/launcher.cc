@@ -137,7 +137,7 @@ class Job {
     outcome.rejected_connections = rejected_connections_;
     outcome.interrupted_by = interrupted_by_;
     outcome.dropped = dropped_;
-    const Verdict verdict = diagnose(ends_);
+    const Diagnosis verdict = diagnose(ends_);
     outcome.exit_code = verdict.exit_code;
     outcome.line = verdict.line;
     outcome.would_fail_again = verdict.would_fail_again;
@@ -194,9 +194,9 @@ class Job {
   void open_rendezvous(const WorkerJob& job) {
     const auto open = [&] {
       rendezvous_ =
-          std::make_unique<rendezvous::Rendezvous>(io_, spec_.meeting.address, job.world, job.secret);
+          std::make_unique<rendezvous::Rendezvous>(io_, spec_.rendezvous.address, job.world, job.secret);
     };
-    spec_.meeting.network < 0 ? open() : in_network(spec_.meeting.network, open);
+    spec_.rendezvous.network < 0 ? open() : in_network(spec_.rendezvous.network, open);
   }
 
   void start_one(WorkerJob job, const std::vector<int>& cores, int network) {

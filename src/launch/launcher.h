@@ -39,7 +39,7 @@ struct JobSpec {
   Clock::duration heartbeat_timeout = std::chrono::seconds(2);
   bool shows_life = true;         // false: no heartbeats
   int busy_threads = 1;           // of a worker, at a time: ranks spin only if their cores are not needed
-  Place meeting{};                // where ranks find each other, for "tcp"
+  Place rendezvous{};             // where ranks find each other, for "tcp"
   std::vector<Place> places;      // by process, for "tcp"; empty: all on loopback here
   bool survives_workers = false;  // a worker that is killed is dropped while others are left, and they go on
   bool saves_when_asked = false;  // SIGUSR1 and a first SIGINT or SIGTERM are passed on as requests

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "collectives/native.h"
-#include "exchange/strategy.h"
+#include "exchange/replica.h"
 #include "exchange/table_rows.h"
 #include "library/agree.h"
 #include "library/attendance.h"
@@ -32,35 +32,31 @@ class Distributed::Impl {
         untrained_(library::untrained_parameters(module, optimizer)),
         plan_(agreed_plan(options)),
         world_(member.make_world(plan_.servers)),
-        server_(member.rank() < plan_.servers ? std::make_unique<ps::ServerThread>([this] {
-          const Rank seat{member_.size() + member_.rank()};
-          ps::serve(*world_->take_seat(seat), plan_.tuning.servers);
-        })
-                                              : nullptr),
+        server_(make_server()),
         everyone_(world_->take_seat(Rank{member.rank()})),
         workers_(*everyone_, member.size()),
         all_(workers_, exchange::algorithm_of(plan_.strategy, "auto")),
         trace_(false, Rank{member.rank()}),
-        tables_(module, exchange::takes_rows(plan_.strategy, plan_.tuning)
-                            ? library::tables_of(module, optimizer)
-                            : std::vector<std::string>{}),
-        buckets_(library::parameters_of(module, optimizer, tables_), options.bucket_bytes,
-                 [this](std::size_t bytes) { return all_.allocate(bytes); }),
-        updater_(buckets_, tables_, make_update(), plan_.tuning.clip_norm,
-                 exchange::finite_options(plan_.strategy, plan_.tuning, all_)),
-        exchange_(exchange::make_exchange(
-            plan_.strategy, {buckets_, tables_, updater_, *everyone_, all_, trace_}, plan_.tuning)),
+        replica_(
+            {module, plan_.strategy, plan_.tuning, options.bucket_bytes, *everyone_, all_, trace_},
+            exchange::takes_rows(plan_.strategy, plan_.tuning) ? library::tables_of(module, optimizer)
+                                                               : std::vector<std::string>{},
+            [&](const grad::Tables& tables) { return library::parameters_of(module, optimizer, tables); },
+            [this](grad::Buckets& buckets) { return make_update(buckets); }),
         attendance_(options.uneven_inputs && member.size() > 1 && !plan_.strategy.asynchronous
                         ? std::make_unique<library::Attendance>(member)
                         : nullptr),
-        arrived_(buckets_.parameter_count()),
-        rows_arrived_(tables_.size()) {
-    require_same(gather_text(member_.all(), library::describe(buckets_, tables_), "what is trained"));
-    buckets_.on_gradient([this](grad::ParamId id) { tell_failure_of([&] { on_gradient(id); }); });
-    tables_.on_gradient([this](std::size_t table) { tell_failure_of([&] { on_rows(table); }); });
+        arrived_(replica_.buckets.parameter_count()),
+        rows_arrived_(replica_.tables.size()) {
+    require_same(
+        gather_text(member_.all(), library::describe(replica_.buckets, replica_.tables), "what is trained"));
+    replica_.announce(
+        {.gradient = [this](grad::ParamId id) { return is_announced(id); },
+         .rows = [this](std::size_t table) { return is_announced(table); },
+         .around = [this](const std::function<void()>& announce) { tell_failure_of(announce); }});
     if (options.resume.empty()) {
       broadcast_rest(session);
-      exchange_->start(0, false);
+      replica_.exchange->start(0, false);
     } else {
       go_on_from(options.resume, session);
     }
@@ -81,7 +77,7 @@ class Distributed::Impl {
     if (in_step_) throw ConfigError("finish() was called between a backward pass and its step()");
     if (std::exchange(finished_, true)) return;
     if (attendance_) go_on_with_the_others();
-    exchange_->finish(exchange::Afterwards::nothing);
+    replica_.exchange->finish(exchange::Afterwards::nothing);
     if (server_) server_->wait();
   }
 
@@ -112,7 +108,7 @@ class Distributed::Impl {
   }
   bool failed() const { return failed_; }
   std::int64_t steps() const { return steps_; }
-  std::uint64_t bytes_sent() const { return exchange_->bytes_sent(); }
+  std::uint64_t bytes_sent() const { return replica_.exchange->bytes_sent(); }
   void hold(int by) { held_ += by; }
 
  private:
@@ -128,6 +124,14 @@ class Distributed::Impl {
       if (server_ && server == member_.rank()) server_->wait();
       throw PeerLost({e.fault.rank, Rank{server}, e.fault.operation + " with its server", e.fault.waited});
     }
+  }
+
+  // This process's, if it has one.
+  std::unique_ptr<ps::ServerThread> make_server() {
+    if (member_.rank() >= plan_.servers) return nullptr;
+    return std::make_unique<ps::ServerThread>([this, seat = Rank{member_.size() + member_.rank()}] {
+      ps::serve(*world_->take_seat(seat), plan_.tuning.servers);
+    });
   }
 
   void require_usable(const char* call) const {
@@ -163,7 +167,7 @@ class Distributed::Impl {
     hook.average(*for_hook_, static_cast<int>(bucket), torch::from_blob(buffer.data, {count}));
     // Every worker has looked at what it brought; what a hook has made of it nobody has seen.
     if (!optim::all_finite({static_cast<const float*>(buffer.data), buffer.count}, optim::kNotFinite) &&
-        !updater_.finite().skips()) {
+        !replica_.updater.finite().skips()) {
       throw NonFinite(all.rank(), steps_ + 1,
                       fmt::format("the hook has made a NaN or an infinite number, in {}", label));
     }
@@ -171,10 +175,10 @@ class Distributed::Impl {
 
   void end_step() {
     begin_step();
-    buckets_.gather_stray_gradients(
+    replica_.buckets.gather_stray_gradients(
         [this](grad::ParamId id) { return arrived_[static_cast<std::size_t>(grad::to_int(id))]; });
-    exchange_->finish_step();
-    if (exchange_->rows() != nullptr) exchange_->rows()->fetch_all();
+    replica_.exchange->finish_step();
+    if (replica_.exchange->rows() != nullptr) replica_.exchange->rows()->fetch_all();
     arrived_.assign(arrived_.size(), false);
     rows_arrived_.assign(rows_arrived_.size(), false);
     in_step_ = false;
@@ -183,7 +187,7 @@ class Distributed::Impl {
 
   // Brings nothing to the steps of those that still have samples, and takes part in them.
   void go_on_with_the_others() {
-    buckets_.zero_gradients();
+    replica_.buckets.zero_gradients();
     const auto own_rates = library::learning_rates(optimizer_);
     while (true) {
       const auto present = count_present(library::Attendance::Doing::nothing);
@@ -198,7 +202,8 @@ class Distributed::Impl {
 
   library::Attendance::Present count_present(library::Attendance::Doing mine) {
     auto present = attendance_->count(mine, library::learning_rates(optimizer_));
-    if (present.processes > 0) updater_.scale_means(static_cast<double>(member_.size()) / present.processes);
+    if (present.processes > 0)
+      replica_.updater.scale_means(static_cast<double>(member_.size()) / present.processes);
     return present;
   }
 
@@ -236,34 +241,32 @@ class Distributed::Impl {
     }
   }
 
-  std::unique_ptr<exchange::Update> make_update() {
-    if (plan_.optimizer.settings) return exchange::flat_update(buckets_, *plan_.optimizer.settings);
+  std::unique_ptr<exchange::Update> make_update(grad::Buckets& buckets) {
+    if (plan_.optimizer.settings) return exchange::flat_update(buckets, *plan_.optimizer.settings);
     return exchange::torch_update(optimizer_);
   }
 
   // A step begins with its first gradient: from then on its learning rate is what it is.
   void begin_step() {
     if (std::exchange(in_step_, true)) return;
-    updater_.begin_step(steps_made_ + 1, learning_rate());
+    replica_.updater.begin_step(steps_made_ + 1, learning_rate());
   }
 
-  void on_gradient(grad::ParamId id) {
-    if (finished_) return;
+  // Whether the exchange hears of a gradient that is final.
+  bool is_announced(grad::ParamId id) {
     const auto index = static_cast<std::size_t>(grad::to_int(id));
-    if (arrived_[index]) refuse_second(buckets_.name_of(id));
-    if (held_ > 0) return;
-    begin_step();
-    arrived_[index] = true;
-    exchange_->on_gradient(id);
+    return is_announced(arrived_, index, [&] { return replica_.buckets.name_of(id); });
   }
-
-  void on_rows(std::size_t table) {
-    if (finished_) return;
-    if (rows_arrived_[table]) refuse_second(tables_.name(table));
-    if (held_ > 0) return;
+  bool is_announced(std::size_t table) {
+    return is_announced(rows_arrived_, table, [&] { return replica_.tables.name(table); });
+  }
+  bool is_announced(std::vector<bool>& arrived, std::size_t index, const std::function<std::string()>& name) {
+    if (finished_) return false;
+    if (arrived[index]) refuse_second(name());
+    if (held_ > 0) return false;
     begin_step();
-    rows_arrived_[table] = true;
-    exchange_->rows()->on_gradient(table);
+    arrived[index] = true;
+    return true;
   }
 
   // What has left must not change.
@@ -283,16 +286,14 @@ class Distributed::Impl {
     for (auto& [name, parameter] : untrained_) session.broadcast(parameter);
   }
 
-  library::Trained trained() {
-    return {member_, plan_, module_, untrained_, optimizer_, buckets_, tables_, updater_, *exchange_};
-  }
+  library::Trained trained() { return {member_, plan_, module_, untrained_, optimizer_, replica_}; }
 
   // Rank 0 first: the others begin with its buffers, and then take back what was their own.
   void go_on_from(const std::string& folder, Session& session) {
     const auto resumed = library::restore_first(trained(), folder);
     broadcast_rest(session);
     library::restore_others(trained(), resumed);
-    exchange_->start(resumed.model_steps, true);
+    replica_.exchange->start(resumed.model_steps, true);
     steps_ = resumed.own_steps;
     steps_made_ = plan_.strategy.asynchronous ? resumed.own_steps : resumed.model_steps;
   }
@@ -308,11 +309,8 @@ class Distributed::Impl {
   net::Group workers_;
   collectives::NativeEngine all_;
   observe::Trace trace_;
-  grad::Tables tables_;
-  grad::Buckets buckets_;
-  exchange::Updater updater_;
   std::optional<library::CollectiveWorkers> for_hook_;  // the communication thread's
-  const std::unique_ptr<exchange::Architecture> exchange_;
+  exchange::Replica replica_;
   const std::unique_ptr<library::Attendance> attendance_;  // where inputs are uneven
   std::vector<bool> arrived_;                              // by parameter, in this step
   std::vector<bool> rows_arrived_;                         // by table, likewise

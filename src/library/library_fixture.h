@@ -23,7 +23,7 @@ inline void run_sessions(int world, net::Medium medium, const std::function<void
   net::run_as_threads(medium, world, options, [&](net::Transport& transport) {
     // The transport stays with who made it.
     Session session = MakeSession::over(std::make_unique<Member>(
-        std::make_unique<net::Group>(transport, world), Connection{secret, "127.0.0.1", options}));
+        std::make_unique<net::Group>(transport, world), ConnectOptions{secret, "127.0.0.1", options}));
     body(session);
   });
 }

@@ -36,19 +36,19 @@ struct Member::Life {
 };
 
 std::unique_ptr<Member> Member::join(std::optional<int> job_descriptor) {
-  if (!job_descriptor) return std::make_unique<Member>(alone(), Connection{});
+  if (!job_descriptor) return std::make_unique<Member>(alone(), ConnectOptions{});
   const auto job = launch::read_job(*job_descriptor);
   for (const int fd : {job.segment_fd, job.local_segment_fd, job.board_fd, job.report_fd}) close_on_exec(fd);
   auto life = std::make_shared<Life>(job);
-  const Connection connection{job.secret,
-                              job.address.empty() ? "127.0.0.1" : job.address,
-                              {.timeout = job.timeout, .own_core = job.own_core}};
+  const ConnectOptions connection{job.secret,
+                                  job.address.empty() ? "127.0.0.1" : job.address,
+                                  {.timeout = job.timeout, .own_core = job.own_core}};
   auto member = std::make_unique<Member>(launch::connect(job, life->report), connection);
   member->life_ = std::move(life);
   return member;
 }
 
-Member::Member(std::unique_ptr<net::Transport> transport, Connection connection)
+Member::Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection)
     : connection_(std::move(connection)),
       transport_(std::move(transport)),
       all_(std::make_unique<collectives::NativeEngine>(*transport_)),

@@ -22,7 +22,7 @@ class Member {
   static std::unique_ptr<Member> join(std::optional<int> job_descriptor);
 
   // Over a transport that is there.
-  Member(std::unique_ptr<net::Transport> transport, Connection connection);
+  Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection);
 
   int rank() const { return to_int(all_->rank()); }
   int size() const { return all_->world(); }
@@ -52,7 +52,7 @@ class Member {
   struct Life;  // what this process shows the launcher
   void tell(const std::exception& e);
 
-  const Connection connection_;
+  const ConnectOptions connection_;
   std::vector<Rank> job_ranks_;  // of this session's ranks
   std::shared_ptr<Life> life_;
   std::unique_ptr<net::Transport> transport_;

@@ -59,8 +59,9 @@ void require_same_training(const Trained& t, const Account& then, const std::str
 void require_no_others(const Trained& t, const state::Buffers& buffers,
                        const checkpoint::SafetensorsFile& model) {
   std::set<std::string> names;
-  for (const auto& [name, view] : t.buckets.named_views(t.buckets.all_parameters())) names.insert(name);
-  for (std::size_t i = 0; i < t.tables.size(); ++i) names.insert(t.tables.name(i));
+  for (const auto& [name, view] : t.replica.buckets.named_views(t.replica.buckets.all_parameters()))
+    names.insert(name);
+  for (std::size_t i = 0; i < t.replica.tables.size(); ++i) names.insert(t.replica.tables.name(i));
   for (const auto& [name, view] : buffers.views()) names.insert(name);
   for (const auto& [name, view] : t.untrained) names.insert(name);
   for (const auto& tensor : model.tensors()) {
@@ -75,7 +76,7 @@ std::string unpack_from(const checkpoint::SafetensorsFile& file, const std::stri
   return unpack(file.at(name).bytes, file.path().string());
 }
 
-std::string read_common_part(const Trained& t, const std::string& folder, Resumed& resumed) {
+std::string read_common_part(const Trained& t, const std::string& folder, RestoredSteps& resumed) {
   const checkpoint::Checkpoint from = find(folder);
   const std::string manifest = (from.path / "manifest.json").string();
   const Account account = read_account(from.meta, manifest);
@@ -83,7 +84,8 @@ std::string read_common_part(const Trained& t, const std::string& folder, Resume
   const state::Buffers buffers(t.module);
   require_no_others(t, buffers, from.model);
   state::restore(from.model, t.untrained);
-  state::restore(from, t.buckets, t.tables, buffers, t.updater, t.exchange.own_state());
+  state::restore(from, t.replica.buckets, t.replica.tables, buffers, t.replica.updater,
+                 t.replica.exchange->own_state());
   if (t.has_own_optimizer()) {
     resumed.serialised = unpack_from(*from.optimizer, kSerialised);
     deserialise(t.optimizer, resumed.serialised, from.optimizer->path().string());
@@ -106,7 +108,8 @@ void read_own_part(const Trained& t, const fs::path& step_folder, std::string se
     throw DataError(fmt::format("{}: no part of rank {}", step_folder.string(), t.member.rank()));
   }
   if (part) {
-    state::restore_replica(*part, t.buckets, t.tables, state::Buffers(t.module), t.updater);
+    state::restore_replica(*part, t.replica.buckets, t.replica.tables, state::Buffers(t.module),
+                           t.replica.updater);
   }
   if (!t.has_own_optimizer()) return;
   if (replicas_differ) serialised = unpack_from(*part, std::string("optimizer.") + kSerialised);
@@ -115,8 +118,8 @@ void read_own_part(const Trained& t, const fs::path& step_folder, std::string se
 
 }  // namespace
 
-Resumed restore_first(const Trained& t, const std::string& folder) {
-  Resumed resumed;
+RestoredSteps restore_first(const Trained& t, const std::string& folder) {
+  RestoredSteps resumed;
   const auto told = all_or_none(t.member.all(), kResuming,
                                 [&] { return t.first() ? read_common_part(t, folder, resumed) : ""; });
   const auto json = nlohmann::json::parse(told[0]);
@@ -128,7 +131,7 @@ Resumed restore_first(const Trained& t, const std::string& folder) {
   return resumed;
 }
 
-void restore_others(const Trained& t, const Resumed& resumed) {
+void restore_others(const Trained& t, const RestoredSteps& resumed) {
   std::string serialised = resumed.serialised;
   if (t.has_own_optimizer() && !t.plan.strategy.replicas_differ) broadcast(t, serialised);
   all_or_none(t.member.all(), kResuming, [&]() -> std::string {

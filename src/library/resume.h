@@ -9,7 +9,7 @@
 
 namespace tutti::library {
 
-struct Resumed {
+struct RestoredSteps {
   std::filesystem::path path;    // the step folder
   std::int64_t model_steps = 0;  // of all processes together, where they do not keep step
   std::int64_t own_steps = 0;    // that this process brought gradients to
@@ -22,11 +22,11 @@ struct Resumed {
 // rank 0 has; its exchange starts with that. Throws DataError if there is none or it is of another model,
 // ConfigError if it is of another optimizer or cannot be gone on from with this strategy and this number of
 // processes.
-Resumed restore_first(const Trained& trained, const std::string& folder);
+RestoredSteps restore_first(const Trained& trained, const std::string& folder);
 
 // Then, when all have rank 0's buffers and untrained parameters: fills what the others have for themselves,
 // and optimizers that are called as they are. A process that was not there then has rank 0's. Throws
 // DataError.
-void restore_others(const Trained& trained, const Resumed& resumed);
+void restore_others(const Trained& trained, const RestoredSteps& resumed);
 
 }  // namespace tutti::library

@@ -30,14 +30,15 @@ void require(std::int64_t step, const std::optional<std::string>& nonfinite) {
 }
 
 state::Snapshot trained_parameters(const Trained& t, std::int64_t step) {
-  auto snapshot = state::snapshot_model(t.buckets, t.tables, {}, Hold::originals);
+  auto snapshot = state::snapshot_model(t.replica.buckets, t.replica.tables, {}, Hold::originals);
   require(step, state::first_nonfinite(snapshot));
   return snapshot;
 }
 
 state::Snapshot optimizer_of(const Trained& t, std::int64_t step) {
-  auto snapshot = state::snapshot_optimizer(t.buckets, t.tables, t.updater, Hold::originals);
-  state::add_own_state(snapshot, t.buckets, t.exchange.own_state(), Hold::originals);
+  auto snapshot =
+      state::snapshot_optimizer(t.replica.buckets, t.replica.tables, t.replica.updater, Hold::originals);
+  state::add_own_state(snapshot, t.replica.buckets, t.replica.exchange->own_state(), Hold::originals);
   require(step, state::first_nonfinite(snapshot));
   return snapshot;
 }
@@ -75,7 +76,8 @@ void write_own_part(const Trained& t, const SaveRequest& request, std::int64_t s
   const Differs what = differs(t, buffers);
   if (what == Differs::nothing) return;
   untouched_by_gradients(step, buffers, {});
-  auto part = state::snapshot_replica(t.buckets, t.tables, buffers, t.updater, what, Hold::originals);
+  auto part = state::snapshot_replica(t.replica.buckets, t.replica.tables, buffers, t.replica.updater, what,
+                                      Hold::originals);
   if (what == Differs::all) {
     trained_parameters(t, step);
     optimizer_of(t, step);
@@ -122,8 +124,8 @@ void save(const Trained& t, const SaveRequest& request) {
   account.steps = gather_steps(t, request);
   const auto told = all_or_none(all, kSaving, [&]() -> std::string {
     if (!t.first()) return {};
-    if (!request.finished) t.exchange.fetch_state();
-    return std::to_string(t.exchange.steps_done());
+    if (!request.finished) t.replica.exchange->fetch_state();
+    return std::to_string(t.replica.exchange->steps_done());
   });
   const std::int64_t step = std::stoll(told[0]);
 

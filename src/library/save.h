@@ -1,7 +1,8 @@
 // Writes a checkpoint of a training (checkpoint/checkpoint.h):
 //
 //   rank 0   model.safetensors, optimizer.safetensors: what all processes have in common
-//   rank r   replica-r.safetensors: its buffers; where replicas differ between meetings, all that it has
+//   rank r   replica-r.safetensors: its buffers; where replicas differ between synchronisations, all that it
+//   has
 //
 // Rank 0 puts the parts together when all of them are there.
 #pragma once

@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "exchange/architecture.h"
-#include "exchange/updater.h"
-#include "grad/buckets.h"
+#include "exchange/replica.h"
 #include "library/member.h"
 #include "library/plan.h"
 #include "state/buffers.h"
@@ -21,10 +19,7 @@ struct Trained {
   torch::nn::Module& module;
   const state::NamedTensors& untrained;  // the module's parameters that are not trained
   torch::optim::Optimizer& optimizer;
-  grad::Buckets& buckets;
-  const grad::Tables& tables;
-  exchange::Updater& updater;
-  exchange::Architecture& exchange;
+  exchange::Replica& replica;
 
   bool first() const { return member.rank() == 0; }
   // The optimizer is called as it is.
@@ -34,7 +29,7 @@ struct Trained {
 // What a manifest says of a training beside its tensors.
 struct Account {
   std::string strategy;
-  bool replicas_differ = false;     // its replicas differ between meetings
+  bool replicas_differ = false;     // its replicas differ between synchronisations
   std::vector<std::int64_t> steps;  // that each process brought gradients to
   std::string optimizer;            // "adam", or its class where it is called as it is
   // Of an optimizer that is called as it is: the names of its parameters, by group. It knows them by their

@@ -65,7 +65,7 @@ class SharedWorld final : public World {
 
 class TcpWorld final : public World {
  public:
-  TcpWorld(collectives::Collectives& all, int servers, const Connection& connection)
+  TcpWorld(collectives::Collectives& all, int servers, const ConnectOptions& connection)
       : options_(connection.options) {
     const int workers = all.world();
     const int seats = workers + servers;
@@ -101,7 +101,7 @@ class TcpWorld final : public World {
 }  // namespace
 
 std::unique_ptr<World> make_world(collectives::Collectives& all, bool shares_memory, int servers,
-                                  const Connection& connection) {
+                                  const ConnectOptions& connection) {
   if (shares_memory) return std::make_unique<SharedWorld>(all, servers, connection.options);
   return std::make_unique<TcpWorld>(all, servers, connection);
 }

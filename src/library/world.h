@@ -12,7 +12,7 @@
 namespace tutti::library {
 
 // What a process needs to connect.
-struct Connection {
+struct ConnectOptions {
   net::Secret secret{};                // the job's
   std::string address = "127.0.0.1";   // where this process listens, for TCP
   net::TransportOptions options = {};  // the board is each world's own
@@ -31,6 +31,6 @@ class World {
 
 // A collective call.
 std::unique_ptr<World> make_world(collectives::Collectives& all, bool shares_memory, int servers,
-                                  const Connection& connection);
+                                  const ConnectOptions& connection);
 
 }  // namespace tutti::library

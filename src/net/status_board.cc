@@ -18,7 +18,7 @@ constexpr std::uint64_t kMagic = 0x31445242'49545554;  // "TUTIBRD1"
 constexpr std::size_t kPage = 4096;
 constexpr std::int64_t kUndecided = -1;
 
-// How often somebody who waits for a meeting looks around.
+// How often somebody who waits at a barrier looks around.
 constexpr auto kGlance = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -28,7 +28,7 @@ struct StatusBoard::Header {
   std::int64_t ranks = 0;
   std::array<std::atomic<std::uint32_t>, 3> asked{};
   std::array<std::atomic<std::int64_t>, 3> after_step{kUndecided, kUndecided, kUndecided};
-  // The last meeting whose participants are settled.
+  // The last barrier whose participants are settled.
   std::atomic<std::uint32_t> settled{0};
 };
 
@@ -39,10 +39,10 @@ struct StatusBoard::Entry {
   std::atomic<std::uint32_t> signed_off{0};
   std::atomic<std::uint32_t> left{0};
   std::atomic<std::uint32_t> dropped{0};
-  std::atomic<std::uint32_t> meeting{0};               // that it has come to
+  std::atomic<std::uint32_t> barrier{0};               // that it has come to
   std::atomic<std::int64_t> part_written{kUndecided};  // the last step whose part it has written
   std::atomic<std::int64_t> part_failed{kUndecided};   // the last whose it could not
-  std::atomic<std::uint32_t> takes_part{0};            // in meetings up to this one, as was settled
+  std::atomic<std::uint32_t> takes_part{0};            // in barriers up to this one, as was settled
   // A text and how often it was written: odd while it is being written.
   alignas(64) std::atomic<std::uint32_t> writes{0};
   std::array<std::atomic<char>, kLongestText + 1> text{};
@@ -202,7 +202,7 @@ std::optional<std::vector<Rank>> StatusBoard::participants(Rank self, int worker
   if (header().settled.load() < number) {
     if (first_left(*this, workers) != self) return std::nullopt;
     for (int r = 0; r < workers; ++r) {
-      if (!dropped(Rank{r}) && entry(Rank{r}).meeting.load() < number) return std::nullopt;
+      if (!dropped(Rank{r}) && entry(Rank{r}).barrier.load() < number) return std::nullopt;
     }
     for (int r = 0; r < workers; ++r) {
       entry(Rank{r}).takes_part.store(dropped(Rank{r}) ? 0 : number);
@@ -216,9 +216,9 @@ std::optional<std::vector<Rank>> StatusBoard::participants(Rank self, int worker
   return all;
 }
 
-std::vector<Rank> StatusBoard::meet(Rank self, int workers, std::uint32_t number, Clock::duration timeout,
-                                    std::string_view what) const {
-  entry(self).meeting.store(number);
+std::vector<Rank> StatusBoard::barrier_of_survivors(Rank self, int workers, std::uint32_t number,
+                                                    Clock::duration timeout, std::string_view what) const {
+  entry(self).barrier.store(number);
   advance(self);
   const Waiting waiting(*this, self);
   Stall stall(*this, timeout);
@@ -229,7 +229,7 @@ std::vector<Rank> StatusBoard::meet(Rank self, int workers, std::uint32_t number
       const Entry& e = entry(Rank{r});
       // Asked in this order: who comes and then leaves has come.
       const bool left = e.left.load() != 0;
-      if (dropped(Rank{r}) || e.meeting.load() >= number) continue;
+      if (dropped(Rank{r}) || e.barrier.load() >= number) continue;
       if (left) throw PeerLost({self, Rank{r}, std::string(what), stall.standing_ms()});
       if (over) throw Timeout({self, Rank{r}, std::string(what), stall.standing_ms()});
     }

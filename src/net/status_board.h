@@ -102,12 +102,12 @@ class StatusBoard {
   void report_part(Rank self, std::int64_t step, bool written) const;
   Part part(Rank rank, std::int64_t step) const;
 
-  // A meeting that the dead do not hold up: returns when every rank below `workers` that is not dropped has
-  // come to the meeting of this number, which rises. The result is who takes part: the same ranks for
+  // A barrier that the dead do not hold up: returns when every rank below `workers` that is not dropped has
+  // come to the barrier of this number, which rises. The result is who takes part: the same ranks for
   // everyone. Blocks while anybody makes progress, and `timeout` longer; then throws Timeout that names who
   // has not come. One that has left without coming is PeerLost.
-  std::vector<Rank> meet(Rank self, int workers, std::uint32_t number, Clock::duration timeout,
-                         std::string_view what) const;
+  std::vector<Rank> barrier_of_survivors(Rank self, int workers, std::uint32_t number,
+                                         Clock::duration timeout, std::string_view what) const;
 
  private:
   friend JobRequests;

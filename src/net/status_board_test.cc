@@ -64,8 +64,9 @@ TEST(StatusBoard, MeetingWaitsForAllThatAreLeftAndEveryoneSeesTheSameRanks) {
   std::vector<std::vector<Rank>> seen(4);
   std::vector<std::thread> ranks;
   for (const int r : {0, 1, 3}) {
-    ranks.emplace_back(
-        [&, r] { seen[static_cast<std::size_t>(r)] = board.meet(Rank{r}, 4, 1, seconds(60), "the end"); });
+    ranks.emplace_back([&, r] {
+      seen[static_cast<std::size_t>(r)] = board.barrier_of_survivors(Rank{r}, 4, 1, seconds(60), "the end");
+    });
   }
   board.drop(Rank{2});
   for (auto& r : ranks) r.join();
@@ -75,29 +76,30 @@ TEST(StatusBoard, MeetingWaitsForAllThatAreLeftAndEveryoneSeesTheSameRanks) {
 
 TEST(StatusBoard, WhoDiesAfterAMeetingIsMissingInTheNext) {
   const auto board = StatusBoard::create(2);
-  std::thread other([&] { EXPECT_EQ(board.meet(Rank{1}, 2, 1, seconds(60), "first").size(), 2U); });
-  EXPECT_EQ(board.meet(Rank{0}, 2, 1, seconds(60), "first").size(), 2U);
+  std::thread other(
+      [&] { EXPECT_EQ(board.barrier_of_survivors(Rank{1}, 2, 1, seconds(60), "first").size(), 2U); });
+  EXPECT_EQ(board.barrier_of_survivors(Rank{0}, 2, 1, seconds(60), "first").size(), 2U);
   other.join();
   board.drop(Rank{0});
-  EXPECT_EQ(board.meet(Rank{1}, 2, 2, seconds(60), "second"), std::vector<Rank>{Rank{1}});
+  EXPECT_EQ(board.barrier_of_survivors(Rank{1}, 2, 2, seconds(60), "second"), std::vector<Rank>{Rank{1}});
 }
 
 TEST(StatusBoard, WhoLeavesWithoutComingIsLostAndWhoComesFirstIsNot) {
   const auto board = StatusBoard::create(2);
   std::thread other([&] {
-    EXPECT_EQ(board.meet(Rank{1}, 2, 1, seconds(60), "first").size(), 2U);
+    EXPECT_EQ(board.barrier_of_survivors(Rank{1}, 2, 1, seconds(60), "first").size(), 2U);
     board.leave(Rank{1});
   });
-  EXPECT_EQ(board.meet(Rank{0}, 2, 1, seconds(60), "first").size(), 2U);
+  EXPECT_EQ(board.barrier_of_survivors(Rank{0}, 2, 1, seconds(60), "first").size(), 2U);
   other.join();
-  EXPECT_THROW(board.meet(Rank{0}, 2, 2, seconds(60), "second"), PeerLost);
+  EXPECT_THROW(board.barrier_of_survivors(Rank{0}, 2, 2, seconds(60), "second"), PeerLost);
 }
 
 TEST(StatusBoard, RankZeroThatLeavesWithoutComingIsLostToo) {
   const auto board = StatusBoard::create(2);
   board.leave(Rank{0});
   try {
-    board.meet(Rank{1}, 2, 1, seconds(60), "the end");
+    board.barrier_of_survivors(Rank{1}, 2, 1, seconds(60), "the end");
     ADD_FAILURE() << "rank 0 never came";
   } catch (const PeerLost& e) {
     EXPECT_EQ(e.fault.peer, Rank{0});
@@ -122,9 +124,11 @@ TEST(StatusBoard, WordsOfARankThatWasKilledOverThemCanBeRead) {
 
 TEST(StatusBoard, MeetingNamesWhoDoesNotComeOnceNobodyGetsOn) {
   const auto board = StatusBoard::create(3);
-  std::thread other([&] { EXPECT_THROW(board.meet(Rank{2}, 3, 1, milliseconds(300), "the end"), Timeout); });
+  std::thread other([&] {
+    EXPECT_THROW(board.barrier_of_survivors(Rank{2}, 3, 1, milliseconds(300), "the end"), Timeout);
+  });
   try {
-    board.meet(Rank{0}, 3, 1, milliseconds(300), "the end");
+    board.barrier_of_survivors(Rank{0}, 3, 1, milliseconds(300), "the end");
     ADD_FAILURE() << "rank 1 never came";
   } catch (const Timeout& e) {
     EXPECT_EQ(e.fault.peer, Rank{1});

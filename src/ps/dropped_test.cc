@@ -128,7 +128,7 @@ TEST_P(Dropped, RoundThatADeathClosesLeavesVoidPushesOut) {
       }
     }
     for (std::size_t b = 0; b < kBuckets.size(); ++b) {
-      pieces.push(b, 0.1, Answering::whole, rank == 0 ? Bringing::gradient : Bringing::nothing);
+      pieces.push(b, 0.1, Reply::parameters, rank == 0 ? PushKind::gradient : PushKind::nothing);
     }
     for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.wait(b);
     ended[static_cast<std::size_t>(rank)] = buckets.flat();

@@ -1,5 +1,5 @@
-// Lets many read a piece or a part of a table, or one write it, across processes. Stands in memory before
-// it; all zero is open.
+// Lets many read a piece or a partition of a table, or one write it, across processes. Stands in memory
+// before it; all zero is open.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct alignas(64) Gate {
   // A bit for each rank that reads: what a rank that was killed has left there can be told from the others'.
   std::array<std::atomic<std::uint64_t>, kMostRanks / 64> readers{};
   std::atomic<std::uint32_t> writer{0};
-  // Of a part of a table, whose rows workers read without a word to the server.
+  // Of a partition of a table, whose rows workers read without a word to the server.
   std::atomic<std::int64_t> version{0};
   std::atomic<std::uint64_t> bytes_read{0};
 };

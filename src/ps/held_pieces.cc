@@ -26,7 +26,7 @@ HeldPieces::HeldPieces(ServerContext& context, const Layout& layout) : context_(
     held->inbox.assign(workers, context.payloads.room_for_arriving(p.count));
     held->gradients.resize(workers);
     held->lr.resize(workers);
-    held->answering.resize(workers);
+    held->replies.resize(workers);
     held->ledger.emplace(options.policy);
     context.report.parameter_bytes += p.count * sizeof(float);
     pieces_[id] = std::move(held);
@@ -55,7 +55,7 @@ void HeldPieces::on_push(Rank from, const Header& header) {
   }
   leave_out_void(held, decision);
   // A repetition says nothing new, and must not change how the push that it repeats is answered.
-  if (!decision.repeated) held.answering[w] = Answering{header.slot};
+  if (!decision.repeated) held.replies[w] = Reply{header.slot};
   if (keep) held.lr[w] = context_.rate_of(header, decision);
   context_.count(decision);
   follow(held, decision);
@@ -87,7 +87,7 @@ void HeldPieces::follow(Held& held, const Decision& decision) {
     const Answer& a =
         decision.answers[(i + static_cast<std::size_t>(context_.self)) % decision.answers.size()];
     context_.report.max_lead = std::max(context_.report.max_lead, a.lead);
-    reply(held, a.worker, held.answering[static_cast<std::size_t>(a.worker)]);
+    reply(held, a.worker, held.replies[static_cast<std::size_t>(a.worker)]);
   }
 }
 
@@ -126,14 +126,14 @@ bool HeldPieces::stable() const {
 }
 
 void HeldPieces::on_pull(Rank from, const Header& header) {
-  reply(find(from, header), to_int(from), Answering::whole);
+  reply(find(from, header), to_int(from), Reply::parameters);
 }
 
 // What the next forward pass needs first was in the last bucket: the highest piece is the most urgent.
-void HeldPieces::reply(Held& held, int worker, Answering answering) {
+void HeldPieces::reply(Held& held, int worker, Reply kind) {
   const Header header{.verb = Verb::piece,
                       .piece = held.id,
-                      .slot = static_cast<std::uint32_t>(answering),
+                      .slot = static_cast<std::uint32_t>(kind),
                       .version = held.ledger->version()};
   held.unsent.fetch_add(1);
   context_.answer(held.id, [this, &held, worker, header] {
@@ -144,7 +144,7 @@ void HeldPieces::reply(Held& held, int worker, Answering answering) {
 
 void HeldPieces::send_piece(const Held& held, int worker, Header header) {
   std::span<const float> payload;
-  if (Answering{header.slot} == Answering::whole) {
+  if (Reply{header.slot} == Reply::parameters) {
     context_.bytes_sent += held.count * sizeof(float);
     payload = payload_of(held);
   }

@@ -35,7 +35,7 @@ class HeldPieces {
     std::vector<std::vector<float>> state;
     std::vector<std::vector<float>> inbox;          // by worker: gradients that travelled
     std::vector<std::span<const float>> gradients;  // by worker: where each lies; empty: void
-    std::vector<Answering> answering;               // by worker
+    std::vector<Reply> replies;                     // by worker
     std::vector<double> lr;                         // by worker
     std::optional<Ledger> ledger;
     std::atomic<int> unsent{0};  // replies that have not left
@@ -46,7 +46,7 @@ class HeldPieces {
   static void leave_out_void(const Held& held, Decision& decision);
   void follow(Held& held, const Decision& decision);
   void update(Held& held, const std::vector<int>& from);
-  void reply(Held& held, int worker, Answering answering);
+  void reply(Held& held, int worker, Reply kind);
   void send_piece(const Held& held, int worker, Header header);
   std::span<const float> payload_of(const Held& held);
   bool stable() const;

@@ -10,35 +10,35 @@ namespace tutti::ps {
 
 HeldRows::HeldRows(ServerContext& context, const Layout& layout) : context_(context) {
   const ServerOptions& options = context.options;
-  const auto& all = layout.parts;
+  const auto& all = layout.partitions;
   const auto workers = static_cast<std::size_t>(options.workers);
   const auto slots = static_cast<std::size_t>(optim::state_slots(options.optimizer));
-  parts_.resize(all.size());
+  partitions_.resize(all.size());
   for (std::uint32_t id = 0; id < all.size(); ++id) {
-    const TablePart& p = all[id];
+    const TablePartition& p = all[id];
     if (p.server != context.self) continue;
     const std::size_t floats = p.rows * p.width;
     const auto [gate, values] = place_gate(context.room, p.memory_at, floats);
-    parts_[id] = std::make_unique<Held>(Held{.id = id,
-                                             .part = p,
-                                             .gate = gate,
-                                             .values = values,
-                                             .inbox = std::vector<Inbox>(workers),
-                                             .lr = std::vector<double>(workers),
-                                             .merger = RowMerger(p.rows, p.width),
-                                             .ledger = Ledger(options.policy)});
-    for (std::size_t s = 0; s < slots; ++s) parts_[id]->state.push_back(zeros_in_large_pages(floats));
+    partitions_[id] = std::make_unique<Held>(Held{.id = id,
+                                                  .partition = p,
+                                                  .gate = gate,
+                                                  .values = values,
+                                                  .inbox = std::vector<Inbox>(workers),
+                                                  .lr = std::vector<double>(workers),
+                                                  .merger = RowMerger(p.rows, p.width),
+                                                  .ledger = Ledger(options.policy)});
+    for (std::size_t s = 0; s < slots; ++s) partitions_[id]->state.push_back(zeros_in_large_pages(floats));
     context.report.parameter_bytes += floats * sizeof(float);
   }
 }
 
 HeldRows::Held& HeldRows::find(Rank from, const Header& header) {
-  if (header.piece >= parts_.size() || !parts_[header.piece]) {
+  if (header.piece >= partitions_.size() || !partitions_[header.piece]) {
     throw ProtocolError(
-        fmt::format("worker {} asked server {} for part {} of the tables, which it does not hold",
+        fmt::format("worker {} asked server {} for partition {} of the tables, which it does not hold",
                     to_int(from), context_.self, header.piece));
   }
-  return *parts_[header.piece];
+  return *partitions_[header.piece];
 }
 
 void HeldRows::on_push(Rank from, const Header& header) {
@@ -55,23 +55,23 @@ void HeldRows::on_push(Rank from, const Header& header) {
   follow(held, decision);
 }
 
-// As many rows as the part has, at most: nobody makes us take more memory.
+// As many rows as the partition has, at most: nobody makes us take more memory.
 void HeldRows::receive_row_numbers(Rank from, const Header& header, const Held& held,
                                    std::vector<std::uint32_t>& rows) {
   const net::Activity doing{"receiving rows"};
-  const TablePart& part = held.part;
-  if (header.slot > part.rows) {
+  const TablePartition& partition = held.partition;
+  if (header.slot > partition.rows) {
     throw ProtocolError(
-        fmt::format("worker {}: {} rows of a part of {}", to_int(from), header.slot, part.rows));
+        fmt::format("worker {}: {} rows of a partition of {}", to_int(from), header.slot, partition.rows));
   }
   rows.resize(header.slot);
   if (!rows.empty()) net::receive(context_.transport, from, std::as_writable_bytes(std::span(rows)), doing);
   for (std::uint32_t& row : rows) {
-    if (row < part.first_place || row - part.first_place >= part.rows) {
+    if (row < partition.first_place || row - partition.first_place >= partition.rows) {
       throw ProtocolError(fmt::format("worker {}: a row at place {}, which is not among the {} from {}",
-                                      to_int(from), row, part.rows, part.first_place));
+                                      to_int(from), row, partition.rows, partition.first_place));
     }
-    row -= static_cast<std::uint32_t>(part.first_place);  // ours from here on
+    row -= static_cast<std::uint32_t>(partition.first_place);  // ours from here on
   }
 }
 
@@ -81,7 +81,7 @@ void HeldRows::receive_rows(Rank from, const Header& header, const Held& held, I
   }
   into.is_void = header.is_void();
   receive_row_numbers(from, header, held, into.rows);
-  const std::size_t floats = into.rows.size() * held.part.width;
+  const std::size_t floats = into.rows.size() * held.partition.width;
   into.gradients = context_.payloads.receive(from, header, floats, into.arriving, {"receiving rows"});
 }
 
@@ -115,16 +115,16 @@ void HeldRows::update(Held& held, const std::vector<int>& from) {
   const WriteLock lock(*held.gate, context_.transport.rank(), context_.transport.board(),
                        Deadline::in(options.timeout));
   optim::step_rows(options.optimizer, held.lr[static_cast<std::size_t>(from[0])], held.ledger.version(),
-                   held.part.width, mean.rows, held.values, mean.values, state);
+                   held.partition.width, mean.rows, held.values, mean.values, state);
 }
 
-// Where rows are in place workers read them themselves, but for one of each part after start_rows.
+// Where rows are in place workers read them themselves, but for one of each partition after start_rows.
 void HeldRows::on_pull(Rank from, const Header& header) {
   const Held& held = find(from, header);
   const Header answer{
       .verb = Verb::rows, .piece = held.id, .slot = header.slot, .version = held.ledger.version()};
   receive_row_numbers(from, header, held, wanted_);
-  const std::size_t width = held.part.width;
+  const std::size_t width = held.partition.width;
   std::vector<float> picked(wanted_.size() * width);
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     if (i + kRowsAhead < wanted_.size())
@@ -162,7 +162,7 @@ void HeldRows::on_start(Rank from, const Header& header) {
 
 std::uint64_t HeldRows::bytes_read() const {
   std::uint64_t bytes = 0;
-  for (const auto& held : parts_) bytes += held ? held->gate->bytes_read.load() : 0;
+  for (const auto& held : partitions_) bytes += held ? held->gate->bytes_read.load() : 0;
   return bytes;
 }
 
@@ -171,13 +171,13 @@ void HeldRows::on_state(Rank from, const Header& header) {
 }
 
 void HeldRows::on_leave(int worker) {
-  for (const auto& held : parts_) {
+  for (const auto& held : partitions_) {
     if (held) follow(*held, held->ledger.on_leave(worker));
   }
 }
 
 void HeldRows::on_drop(int worker) {
-  for (const auto& held : parts_) {
+  for (const auto& held : partitions_) {
     if (!held) continue;
     Decision decision = held->ledger.on_drop(worker);
     leave_out_void(*held, decision);
@@ -186,8 +186,9 @@ void HeldRows::on_drop(int worker) {
 }
 
 void HeldRows::blame_awaited(std::chrono::milliseconds standing) const {
-  for (const auto& held : parts_) {
-    if (held) ps::blame_awaited(context_, held->ledger, fmt::format("rows of part {}", held->id), standing);
+  for (const auto& held : partitions_) {
+    if (held)
+      ps::blame_awaited(context_, held->ledger, fmt::format("rows of partition {}", held->id), standing);
   }
 }
 

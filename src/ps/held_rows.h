@@ -30,14 +30,14 @@ class HeldRows {
 
  private:
   struct Inbox {
-    std::vector<std::uint32_t> rows;  // places, from the part's first
+    std::vector<std::uint32_t> rows;  // places, from the partition's first
     std::span<const float> gradients;
     std::vector<float> arriving;  // the gradients, where they travel
     bool is_void = false;
   };
   struct Held {
     std::uint32_t id = 0;
-    TablePart part;
+    TablePartition partition;
     Gate* gate = nullptr;
     std::span<float> values;
     std::vector<std::vector<float>> state{};
@@ -57,7 +57,7 @@ class HeldRows {
   void reply(int worker, Header header, std::vector<float> values);
 
   ServerContext& context_;
-  std::vector<std::unique_ptr<Held>> parts_;  // by id; empty for other servers'
+  std::vector<std::unique_ptr<Held>> partitions_;  // by id; empty for other servers'
   Inbox arriving_;
   std::vector<std::uint32_t> wanted_;  // rows that a worker pulls, as above
 };

@@ -11,7 +11,8 @@
 namespace tutti::ps {
 namespace {
 
-// What a piece or a part takes, so that the gate of the next one stands at a place that is aligned for it.
+// What a piece or a partition takes, so that the gate of the next one stands at a place that is aligned for
+// it.
 std::size_t aligned(std::size_t bytes) {
   return (bytes + alignof(Gate) - 1) / alignof(Gate) * alignof(Gate);
 }
@@ -52,10 +53,10 @@ std::vector<Piece> cut_into_pieces(std::span<const std::size_t> bucket_counts, i
     // In each round every server gets a piece. Their number is rounded down: a piece is up to twice as large
     // as was asked for, and all of a bucket have the same size.
     const std::size_t rounds = std::max<std::size_t>(1, count * sizeof(float) / (s * piece_bytes));
-    const std::size_t parts = std::min(s * rounds, count);
-    for (std::size_t i = 0; i < parts; ++i, ++next) {
-      const std::size_t first = count * i / parts;
-      pieces.push_back({b, first, count * (i + 1) / parts - first, static_cast<int>(next % s)});
+    const std::size_t cuts = std::min(s * rounds, count);
+    for (std::size_t i = 0; i < cuts; ++i, ++next) {
+      const std::size_t first = count * i / cuts;
+      pieces.push_back({b, first, count * (i + 1) / cuts - first, static_cast<int>(next % s)});
     }
   }
   return pieces;
@@ -70,7 +71,7 @@ Layout lay_out(const Contents& contents, int servers) {
     return std::exchange(used, used + sizeof(Gate) + aligned(floats * sizeof(float)));
   };
   for (Piece& p : layout.pieces) p.memory_at = place(p.server, p.count);
-  for (TablePart& p : layout.parts) p.memory_at = place(p.server, p.rows * p.width);
+  for (TablePartition& p : layout.partitions) p.memory_at = place(p.server, p.rows * p.width);
   return layout;
 }
 
@@ -80,9 +81,9 @@ Order sending_order(std::span<const Piece> pieces, std::size_t buckets, int serv
   return taken_in_turns(std::move(order), servers, worker);
 }
 
-Order sending_order(std::span<const TablePart> parts, std::size_t tables, int servers, int worker) {
+Order sending_order(std::span<const TablePartition> partitions, std::size_t tables, int servers, int worker) {
   Order order(tables);
-  for (std::size_t id = 0; id < parts.size(); ++id) order[parts[id].table].push_back(id);
+  for (std::size_t id = 0; id < partitions.size(); ++id) order[partitions[id].table].push_back(id);
   return taken_in_turns(std::move(order), servers, worker);
 }
 

@@ -35,16 +35,16 @@ std::vector<Piece> cut_into_pieces(std::span<const std::size_t> bucket_counts, i
 // follows.
 struct Layout {
   std::vector<Piece> pieces;
-  std::vector<TablePart> parts;
+  std::vector<TablePartition> partitions;
   std::vector<std::size_t> bytes;  // of memory, by server
 };
 Layout lay_out(const Contents& contents, int servers);
 
-// Each bucket's pieces, or each table's parts, in the order in which a worker sends and asks: round by round
-// over the servers, and in every round each worker begins with another one, so that together they keep all
-// servers' links busy.
+// Each bucket's pieces, or each table's partitions, in the order in which a worker sends and asks: round by
+// round over the servers, and in every round each worker begins with another one, so that together they keep
+// all servers' links busy.
 using Order = std::vector<std::vector<std::size_t>>;
 Order sending_order(std::span<const Piece> pieces, std::size_t buckets, int servers, int worker);
-Order sending_order(std::span<const TablePart> parts, std::size_t tables, int servers, int worker);
+Order sending_order(std::span<const TablePartition> partitions, std::size_t tables, int servers, int worker);
 
 }  // namespace tutti::ps

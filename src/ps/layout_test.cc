@@ -38,7 +38,7 @@ TEST(Layout, PiecesCoverEveryFloatOnceAndLieApartInTheirServersMemory) {
       next[p.bucket] += p.count;
       lies_apart(p.server, p.memory_at, p.count);
     }
-    for (const TablePart& p : layout.parts) lies_apart(p.server, p.memory_at, p.rows * p.width);
+    for (const TablePartition& p : layout.partitions) lies_apart(p.server, p.memory_at, p.rows * p.width);
     EXPECT_EQ(next, buckets);
   }
 }
@@ -75,9 +75,9 @@ TEST(Layout, WorkersBeginEveryRoundOverTheServersWithAnother) {
   EXPECT_EQ(sending_order(pieces, 2, 3, 5), (Order{{2, 0, 1, 5, 3, 4}, {8, 6, 7}}));
 
   const std::vector<TableShape> tables = {{"wide", 100, 2}, {"narrow", 10, 1}};
-  const auto parts = cut_tables(tables, 3, 3);
-  EXPECT_EQ(sending_order(parts, 2, 3, 0), (Order{{0, 1, 2}, {3, 4, 5}}));
-  EXPECT_EQ(sending_order(parts, 2, 3, 2), (Order{{2, 0, 1}, {5, 3, 4}}));
+  const auto partitions = cut_tables(tables, 3, 3);
+  EXPECT_EQ(sending_order(partitions, 2, 3, 0), (Order{{0, 1, 2}, {3, 4, 5}}));
+  EXPECT_EQ(sending_order(partitions, 2, 3, 2), (Order{{2, 0, 1}, {5, 3, 4}}));
 }
 
 TEST(Layout, MoreServersThanParametersAreRefused) {

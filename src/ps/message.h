@@ -16,9 +16,9 @@
 //                                  <-     piece, version, parameters    (when the rules allow)
 //   pull   piece                   ->
 //                                  <-     piece, version, parameters    (at once)
-//   push_rows   part, rows, gradients  ->
-//                                  <-     counted, part, version        (when the rules allow)
-//   pull_rows   part, rows         ->
+//   push_rows  partition, rows, gradients ->
+//                                  <-     counted, partition, version   (when the rules allow)
+//   pull_rows   partition, rows    ->
 //                                  <-     rows, values                  (at once)
 //   state, state_rows  piece, slot ->
 //                                  <-     state, values
@@ -56,7 +56,7 @@ enum class Verb : std::uint32_t {
 struct Header {
   std::uint32_t magic = kMagic;
   Verb verb{};
-  std::uint32_t piece = 0;  // or part of a table
+  std::uint32_t piece = 0;  // or partition of a table
   std::uint32_t slot = 0;   // start, state: 0 parameters, 1.. the optimizer's; push: how it is answered;
                             // push_rows, pull_rows, rows: how many; bye: 1 if the worker comes back
   std::uint32_t incarnation = 0;
@@ -74,10 +74,10 @@ struct Header {
 static_assert(sizeof(Header) == 64);
 
 // What a push is answered with: the piece, or word that it was counted.
-enum class Answering : std::uint32_t { whole = 0, bare = 1 };
+enum class Reply : std::uint32_t { parameters = 0, acknowledgement = 1 };
 
 // What a push brings.
-enum class Bringing { gradient, nothing };
+enum class PushKind { gradient, nothing };
 
 void send(net::Transport& transport, Rank to, const Header& header, std::span<const std::byte> payload,
           const net::Activity& doing);

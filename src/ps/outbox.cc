@@ -15,7 +15,7 @@ Outbox::~Outbox() {
 void Outbox::post(std::uint32_t urgency, std::function<void()> send) {
   {
     const std::scoped_lock lock(mutex_);
-    letters_.push({urgency, posted_++, std::move(send)});
+    messages_.push({urgency, posted_++, std::move(send)});
   }
   changed_.notify_one();
 }
@@ -40,7 +40,7 @@ void Outbox::join(bool drop) {
   {
     const std::scoped_lock lock(mutex_);
     stop_ = true;
-    if (drop) letters_ = {};
+    if (drop) messages_ = {};
   }
   changed_.notify_one();
   if (thread_.joinable()) thread_.join();
@@ -51,10 +51,10 @@ void Outbox::work() {
   try {
     while (true) {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stop_ || !letters_.empty(); });
-      if (letters_.empty()) return;
-      const auto send = letters_.top().send;  // a copy: a priority queue only shows its top
-      letters_.pop();
+      changed_.wait(lock, [this] { return stop_ || !messages_.empty(); });
+      if (messages_.empty()) return;
+      const auto send = messages_.top().send;  // a copy: a priority queue only shows its top
+      messages_.pop();
       lock.unlock();
       send_now(send);
     }

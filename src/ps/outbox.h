@@ -30,11 +30,11 @@ class Outbox {
   void drain();
 
  private:
-  struct Letter {
+  struct Message {
     std::uint32_t urgency = 0;
     std::uint64_t number = 0;
     std::function<void()> send;
-    bool operator<(const Letter& other) const {
+    bool operator<(const Message& other) const {
       return urgency != other.urgency ? urgency < other.urgency : number > other.number;
     }
   };
@@ -45,7 +45,7 @@ class Outbox {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
-  std::priority_queue<Letter> letters_;
+  std::priority_queue<Message> messages_;
   std::uint64_t posted_ = 0;
   bool stop_ = false;
   std::exception_ptr failure_;

@@ -35,7 +35,7 @@ std::size_t most_under_way(const Payloads& payloads, int servers) {
                              : kUnderWay * static_cast<std::size_t>(servers);
 }
 
-std::span<float> part(std::span<float> bucket, const Piece& piece) {
+std::span<float> numbers_of(std::span<float> bucket, const Piece& piece) {
   return bucket.subspan(piece.first, piece.count);
 }
 
@@ -68,7 +68,7 @@ void PieceClient::start(std::int64_t version, const std::vector<StateSlot>& stat
     const Piece& p = pieces_[id].where;
     Header header{.verb = Verb::start, .piece = id, .version = version, .bytes = p.count * sizeof(float)};
     const auto send_slot = [&](std::span<float> bucket) {
-      send(transport_, server_of(p), header, std::as_bytes(part(bucket, p)), doing);
+      send(transport_, server_of(p), header, std::as_bytes(numbers_of(bucket, p)), doing);
       ++header.slot;
     };
     send_slot(buckets_[p.bucket].parameters);
@@ -103,12 +103,13 @@ void PieceClient::fetch_state(const std::vector<StateSlot>& state) {
   for (std::uint32_t slot = 0; slot < state.size(); ++slot) {
     for (std::uint32_t id = 0; id < pieces_.size(); ++id) {
       const Piece& p = pieces_[id].where;
-      connection_.fetch_state(Verb::state, id, p.server, slot + 1, part(state[slot].buckets[p.bucket], p));
+      connection_.fetch_state(Verb::state, id, p.server, slot + 1,
+                              numbers_of(state[slot].buckets[p.bucket], p));
     }
   }
 }
 
-void PieceClient::push(std::size_t bucket, double lr, Answering answering, Bringing bringing) {
+void PieceClient::push(std::size_t bucket, double lr, Reply reply, PushKind kind) {
   {
     const auto lock = requests_.lock();
     if (requests_.failed(lock)) return;  // wait() will say it
@@ -117,7 +118,7 @@ void PieceClient::push(std::size_t bucket, double lr, Answering answering, Bring
       pieces_[id].away = true;
       pieces_[id].sent = false;
       ++lacking_[bucket];
-      requests_.post(lock, [this, id, lr, answering, bringing] { send_piece(id, lr, answering, bringing); });
+      requests_.post(lock, [this, id, lr, reply, kind] { send_piece(id, lr, reply, kind); });
     }
   }
   requests_.notify();
@@ -135,17 +136,17 @@ std::int64_t PieceClient::version() const {
   return lowest;
 }
 
-void PieceClient::send_piece(std::size_t id, double lr, Answering answering, Bringing bringing) {
+void PieceClient::send_piece(std::size_t id, double lr, Reply reply, PushKind kind) {
   const Piece& p = pieces_[id].where;
-  const auto gradients = part(buckets_[p.bucket].gradients, p);
+  const auto gradients = numbers_of(buckets_[p.bucket].gradients, p);
   Header header{.verb = Verb::push,
                 .piece = static_cast<std::uint32_t>(id),
-                .slot = static_cast<std::uint32_t>(answering),
+                .slot = static_cast<std::uint32_t>(reply),
                 .incarnation = connection_.options().incarnation,
-                .flags = bringing == Bringing::nothing ? Header::kVoid : 0,
+                .flags = kind == PushKind::nothing ? Header::kVoid : 0,
                 .lr = lr};
   std::span<const std::byte> payload;
-  if (bringing == Bringing::gradient) payload = payloads_.announce(header, gradients);
+  if (kind == PushKind::gradient) payload = payloads_.announce(header, gradients);
   {
     const auto lock = requests_.lock();
     // The version and the number are taken when the push leaves, not when it is posted: the ledger takes each
@@ -153,7 +154,7 @@ void PieceClient::send_piece(std::size_t id, double lr, Answering answering, Bri
     header.version = pieces_[id].version;
     header.sequence = requests_.next_sequence(lock);
     ++under_way_;
-    if (bringing == Bringing::gradient) requests_.count_bytes(lock, gradients.size_bytes());
+    if (kind == PushKind::gradient) requests_.count_bytes(lock, gradients.size_bytes());
   }
   send(transport_, server_of(p), header, payload, {"pushing gradients"});
   const auto lock = requests_.lock();
@@ -194,9 +195,9 @@ void PieceClient::on_answer(const Header& answer, Rank from, const Activity& doi
 }
 
 void PieceClient::land(const Header& answer, Rank from, const Activity& doing) {
-  if (Answering{answer.slot} == Answering::bare) return;
+  if (Reply{answer.slot} == Reply::acknowledgement) return;
   const Piece& piece = pieces_[answer.piece].where;
-  const auto into = part(buckets_[piece.bucket].landing, piece);
+  const auto into = numbers_of(buckets_[piece.bucket].landing, piece);
   if (const auto held = payloads_.held_by(from, piece.memory_at, piece.count)) {
     const ReadLock lock(held->gate, transport_.rank(), from, Deadline::in(connection_.options().timeout));
     nontemporal_ ? copy_nontemporal(into, held->values) : (void)std::ranges::copy(held->values, into.begin());
@@ -210,7 +211,7 @@ void PieceClient::land(const Header& answer, Rank from, const Activity& doing) {
 void PieceClient::clear_gradients(const Piece& piece) const {
   const ClientBucket& bucket = buckets_[piece.bucket];
   if (bucket.landing.data() == bucket.gradients.data()) return;
-  const auto gradients = part(bucket.gradients, piece);
+  const auto gradients = numbers_of(bucket.gradients, piece);
   nontemporal_ ? clear_nontemporal(gradients) : (void)std::ranges::fill(gradients, 0.0F);
 }
 

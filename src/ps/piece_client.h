@@ -46,8 +46,8 @@ class PieceClient final : private AnswerHandler {
 
   // The bucket's gradients may leave. All workers push buckets in the same order. A void push (ps/message.h)
   // leaves them here; they are cleared all the same.
-  void push(std::size_t bucket, double lr, Answering answering = Answering::whole,
-            Bringing bringing = Bringing::gradient);
+  void push(std::size_t bucket, double lr, Reply reply = Reply::parameters,
+            PushKind kind = PushKind::gradient);
   // Until all pieces of the bucket have come back. Throws what the connection's threads met: PeerLost,
   // Timeout, ProtocolError.
   void wait(std::size_t bucket);
@@ -70,7 +70,7 @@ class PieceClient final : private AnswerHandler {
   bool may_send() const override { return under_way_ < most_under_way_; }
 
   Rank server_of(const Piece& piece) const { return connection_.rank_of(piece.server); }
-  void send_piece(std::size_t id, double lr, Answering answering, Bringing bringing);
+  void send_piece(std::size_t id, double lr, Reply reply, PushKind kind);
   void land(const Header& answer, Rank from, const net::Activity& doing);
   void clear_gradients(const Piece& piece) const;
 

@@ -16,7 +16,7 @@ using net::Activity;
 // Rows that are asked for, or read behind a gate, at a time. Where they travel, one portion is laid into the
 // table here while the server picks the next out of its own; in place, updates of other workers come between
 // two portions instead of waiting for all.
-constexpr std::size_t kPortion = 1024;
+constexpr std::size_t kRowsAtATime = 1024;
 
 }  // namespace
 
@@ -26,10 +26,10 @@ RowClient::RowClient(Connection& connection, std::vector<ClientTable> tables)
       transport_(connection.transport()),
       payloads_(transport_),
       tables_(std::move(tables)),
-      order_(sending_order(connection.layout().parts, tables_.size(), connection.options().servers,
+      order_(sending_order(connection.layout().partitions, tables_.size(), connection.options().servers,
                            to_int(transport_.rank()))) {
   TUTTI_CHECK(tables_.size() == connection.contents().tables.size());
-  for (const TablePart& p : connection.layout().parts) parts_.push_back({.where = p});
+  for (const TablePartition& p : connection.layout().partitions) partitions_.push_back({.where = p});
   requests_.attach(*this);
 }
 
@@ -40,8 +40,8 @@ RowClient::~RowClient() {
 void RowClient::start(std::int64_t version, const std::vector<StateSlot>& state) {
   TUTTI_CHECK(connection_.options().role == Role::update, "servers that only average hold no parameters");
   const Activity doing{"sending initial rows"};
-  for (std::uint32_t id = 0; id < parts_.size(); ++id) {
-    const TablePart& p = parts_[id].where;
+  for (std::uint32_t id = 0; id < partitions_.size(); ++id) {
+    const TablePartition& p = partitions_[id].where;
     Header header{
         .verb = Verb::start_rows, .piece = id, .version = version, .bytes = p.rows * p.width * sizeof(float)};
     const auto send_slot = [&](std::span<float> table) {
@@ -52,13 +52,13 @@ void RowClient::start(std::int64_t version, const std::vector<StateSlot>& state)
     send_slot(tables_[p.table].values);
     for (const StateSlot& slot : state) send_slot(slot.tables[p.table]);
     const auto lock = requests_.lock();
-    parts_[id].version = version;
+    partitions_[id].version = version;
   }
-  // A row of each part is asked for by a message, also where workers could read it in place: a server takes
-  // messages in order, so its answer says that all of the table has arrived.
-  for (std::size_t id = 0; id < parts_.size(); ++id) {
-    const auto place = static_cast<std::uint32_t>(parts_[id].where.first_place);
-    post([this, id, place] { send_wish(id, {place}); });
+  // A row of each partition is asked for by a message, also where workers could read it in place: a server
+  // takes messages in order, so its answer says that all of the table has arrived.
+  for (std::size_t id = 0; id < partitions_.size(); ++id) {
+    const auto place = static_cast<std::uint32_t>(partitions_[id].where.first_place);
+    post([this, id, place] { request_rows(id, {place}); });
   }
   wait();
 }
@@ -74,8 +74,8 @@ void RowClient::pull_all() {
 
 void RowClient::fetch_state(const std::vector<StateSlot>& state) {
   for (std::uint32_t slot = 0; slot < state.size(); ++slot) {
-    for (std::uint32_t id = 0; id < parts_.size(); ++id) {
-      const TablePart& p = parts_[id].where;
+    for (std::uint32_t id = 0; id < partitions_.size(); ++id) {
+      const TablePartition& p = partitions_[id].where;
       std::vector<float> rows(p.rows * p.width);
       connection_.fetch_state(Verb::state_rows, id, p.server, slot + 1, rows);
       scatter(rows, p, state[slot].tables[p.table]);
@@ -85,26 +85,27 @@ void RowClient::fetch_state(const std::vector<StateSlot>& state) {
 
 std::vector<std::uint32_t> RowClient::places_of(std::size_t table, std::span<const std::int64_t> rows) const {
   const std::size_t all = connection_.contents().tables[table].rows;
-  const std::size_t parts = order_[table].size();
+  const std::size_t partitions = order_[table].size();
   std::vector<std::uint32_t> places;
   places.reserve(rows.size());
-  for (const std::int64_t row : rows) places.push_back(place_of(static_cast<std::size_t>(row), all, parts));
+  for (const std::int64_t row : rows)
+    places.push_back(place_of(static_cast<std::size_t>(row), all, partitions));
   return places;
 }
 
-std::pair<std::size_t, std::size_t> RowClient::range_in(const TablePart& part, Places places) {
-  const auto first = std::ranges::lower_bound(places, part.first_place);
-  const auto last = std::ranges::lower_bound(places, part.first_place + part.rows);
+std::pair<std::size_t, std::size_t> RowClient::range_in(const TablePartition& partition, Places places) {
+  const auto first = std::ranges::lower_bound(places, partition.first_place);
+  const auto last = std::ranges::lower_bound(places, partition.first_place + partition.rows);
   return {static_cast<std::size_t>(first - places.begin()), static_cast<std::size_t>(last - places.begin())};
 }
 
-// In portions, each of a part: take(part, places).
+// In batches, each of a partition: take(partition, places).
 template <typename Take>
-void RowClient::for_portions(std::size_t table, Places places, const Take& take) const {
+void RowClient::for_batches(std::size_t table, Places places, const Take& take) const {
   for (const std::size_t id : order_[table]) {
-    const auto [first, last] = range_in(parts_[id].where, places);
-    for (std::size_t at = first; at < last; at += kPortion)
-      take(id, places.subspan(at, std::min(kPortion, last - at)));
+    const auto [first, last] = range_in(partitions_[id].where, places);
+    for (std::size_t at = first; at < last; at += kRowsAtATime)
+      take(id, places.subspan(at, std::min(kRowsAtATime, last - at)));
   }
 }
 
@@ -118,19 +119,20 @@ void RowClient::post(std::function<void()> send) {
   requests_.notify();
 }
 
-void RowClient::push(std::size_t table, std::vector<std::uint32_t> places, double lr, Bringing bringing) {
+void RowClient::push(std::size_t table, std::vector<std::uint32_t> places, double lr, PushKind bringing) {
   const auto gradients = tables_[table].gradients;
-  TUTTI_CHECK(bringing == Bringing::gradient || places.empty(), "{} rows of nothing", places.size());
+  TUTTI_CHECK(bringing == PushKind::gradient || places.empty(), "{} rows of nothing", places.size());
   TUTTI_CHECK(places.size() * connection_.contents().tables[table].width <= gradients.size(),
               "{} rows are too many", places.size());
   const auto all = std::make_shared<const std::vector<std::uint32_t>>(std::move(places));
-  // Every part hears of it, also without rows: each keeps its own ledger, and counts every worker's step.
+  // Every partition hears of it, also without rows: each keeps its own ledger, and counts every worker's
+  // step.
   for (const std::size_t id : order_[table]) {
-    const TablePart& p = parts_[id].where;
+    const TablePartition& p = partitions_[id].where;
     const auto [first, last] = range_in(p, *all);
     {
       const auto lock = requests_.lock();
-      parts_[id].sent = false;
+      partitions_[id].sent = false;
     }
     post([this, id, lr, bringing, all, own = std::span(*all).subspan(first, last - first),
           values = gradients.subspan(first * p.width, (last - first) * p.width)] {
@@ -139,40 +141,40 @@ void RowClient::push(std::size_t table, std::vector<std::uint32_t> places, doubl
   }
 }
 
-// A header, the places, and the gradients where they travel. The places have no part in the header's count of
-// bytes: it says how many rows there are.
+// A header, the places, and the gradients where they travel. The places have no partition in the header's
+// count of bytes: it says how many rows there are.
 void RowClient::send_rows(std::size_t id, Places places, std::span<const float> gradients, double lr,
-                          Bringing bringing) {
+                          PushKind bringing) {
   Header header{.verb = Verb::push_rows,
                 .piece = static_cast<std::uint32_t>(id),
                 .slot = static_cast<std::uint32_t>(places.size()),
                 .incarnation = connection_.options().incarnation,
-                .flags = bringing == Bringing::nothing ? Header::kVoid : 0,
+                .flags = bringing == PushKind::nothing ? Header::kVoid : 0,
                 .lr = lr};
   const auto payload = payloads_.announce(header, gradients);
   {
     const auto lock = requests_.lock();
-    header.version = parts_[id].version;
+    header.version = partitions_[id].version;
     header.sequence = requests_.next_sequence(lock);
     requests_.count_bytes(lock, sizeof header + places.size_bytes() + gradients.size_bytes());
   }
   const Activity doing{"pushing rows"};
-  const Rank server = server_of(parts_[id].where);
+  const Rank server = server_of(partitions_[id].where);
   net::send(transport_, server, std::as_bytes(std::span(&header, 1)), doing);
   if (!places.empty()) net::send(transport_, server, std::as_bytes(places), doing);
   if (!payload.empty()) net::send(transport_, server, payload, doing);
   const auto lock = requests_.lock();
-  parts_[id].sent = true;
+  partitions_[id].sent = true;
 }
 
 void RowClient::pull(std::size_t table, Places places) {
   if (payloads_.in_place()) return read_in_place(table, places);
-  for_portions(table, places, [&](std::size_t id, Places portion) {
-    post([this, id, own = std::vector(portion.begin(), portion.end())] { send_wish(id, own); });
+  for_batches(table, places, [&](std::size_t id, Places portion) {
+    post([this, id, own = std::vector(portion.begin(), portion.end())] { request_rows(id, own); });
   });
 }
 
-void RowClient::send_wish(std::size_t id, const std::vector<std::uint32_t>& places) {
+void RowClient::request_rows(std::size_t id, const std::vector<std::uint32_t>& places) {
   const auto numbers = std::as_bytes(std::span(places));
   const Header header{.verb = Verb::pull_rows,
                       .piece = static_cast<std::uint32_t>(id),
@@ -180,11 +182,11 @@ void RowClient::send_wish(std::size_t id, const std::vector<std::uint32_t>& plac
   {
     // Before it leaves: the answer may come while we still return from sending.
     const auto lock = requests_.lock();
-    parts_[id].wanted.push_back(places);
+    partitions_[id].wanted.push_back(places);
     requests_.count_bytes(lock, sizeof header + numbers.size());
   }
   const Activity doing{"pulling rows"};
-  const Rank server = server_of(parts_[id].where);
+  const Rank server = server_of(partitions_[id].where);
   net::send(transport_, server, std::as_bytes(std::span(&header, 1)), doing);
   net::send(transport_, server, numbers, doing);
 }
@@ -197,19 +199,19 @@ void RowClient::wait() {
 std::int64_t RowClient::version() const {
   const auto lock = requests_.lock();
   auto lowest = std::numeric_limits<std::int64_t>::max();
-  for (const Track& p : parts_) lowest = std::min(lowest, p.version);
+  for (const Track& p : partitions_) lowest = std::min(lowest, p.version);
   return lowest;
 }
 
 bool RowClient::handles(const Header& answer) const {
-  return (answer.verb == Verb::counted || answer.verb == Verb::rows) && answer.piece < parts_.size();
+  return (answer.verb == Verb::counted || answer.verb == Verb::rows) && answer.piece < partitions_.size();
 }
 
 // One that was asked for rows.
 std::optional<Rank> RowClient::awaited() const {
-  const auto part = std::ranges::find_if(parts_, [](const Track& p) { return !p.wanted.empty(); });
-  if (part == parts_.end()) return std::nullopt;
-  return server_of(part->where);
+  const auto partition = std::ranges::find_if(partitions_, [](const Track& p) { return !p.wanted.empty(); });
+  if (partition == partitions_.end()) return std::nullopt;
+  return server_of(partition->where);
 }
 
 void RowClient::on_answer(const Header& answer, Rank from, const Activity& doing) {
@@ -219,9 +221,9 @@ void RowClient::on_answer(const Header& answer, Rank from, const Activity& doing
 void RowClient::on_counted(const Header& answer) {
   // The sender is about to return; whoever waits for the count may write new gradients over the old.
   auto lock = requests_.lock();
-  requests_.wait(lock, [&] { return parts_[answer.piece].sent; });
-  if (away_ == 0) throw ProtocolError(fmt::format("part {}: nothing was to be counted", answer.piece));
-  parts_[answer.piece].version = answer.version;
+  requests_.wait(lock, [&] { return partitions_[answer.piece].sent; });
+  if (away_ == 0) throw ProtocolError(fmt::format("partition {}: nothing was to be counted", answer.piece));
+  partitions_[answer.piece].version = answer.version;
   --away_;
   requests_.answered(lock);
 }
@@ -231,7 +233,7 @@ void RowClient::on_rows(const Header& answer, Rank from, const Activity& doing) 
   {
     // A server answers in the order of asking, and does not repeat which rows it sends.
     const auto lock = requests_.lock();
-    auto& wanted = parts_[answer.piece].wanted;
+    auto& wanted = partitions_[answer.piece].wanted;
     if (wanted.empty() || wanted.front().size() != answer.slot) {
       throw ProtocolError(fmt::format("rank {}: rank {} sent {} rows that nobody asked for",
                                       to_int(transport_.rank()), to_int(from), answer.slot));
@@ -239,32 +241,32 @@ void RowClient::on_rows(const Header& answer, Rank from, const Activity& doing) 
     places = std::move(wanted.front());
     wanted.pop_front();
   }
-  const TablePart& p = parts_[answer.piece].where;
+  const TablePartition& p = partitions_[answer.piece].where;
   arriving_.resize(places.size() * p.width);
   receive_payload(transport_, from, answer, std::as_writable_bytes(std::span(arriving_)), doing);
   lay_rows(p, places, [&](std::size_t i) { return arriving_.data() + i * p.width; });
   const auto lock = requests_.lock();
-  parts_[answer.piece].version = answer.version;
+  partitions_[answer.piece].version = answer.version;
   --away_;
   requests_.answered(lock);
 }
 
 // Into the table; the i-th row lies at row_at(i), in the order of places.
 template <typename RowAt>
-void RowClient::lay_rows(const TablePart& part, Places places, const RowAt& row_at) {
-  const std::size_t width = part.width;
-  float* const table = tables_[part.table].values.data();
+void RowClient::lay_rows(const TablePartition& partition, Places places, const RowAt& row_at) {
+  const std::size_t width = partition.width;
+  float* const table = tables_[partition.table].values.data();
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (i + kRowsAhead < places.size()) {
       prefetch_to_read(row_at(i + kRowsAhead), width);
-      prefetch_to_write(table + part.row_at(places[i + kRowsAhead]) * width, width);
+      prefetch_to_write(table + partition.row_at(places[i + kRowsAhead]) * width, width);
     }
-    std::copy_n(row_at(i), width, table + part.row_at(places[i]) * width);
+    std::copy_n(row_at(i), width, table + partition.row_at(places[i]) * width);
   }
 }
 
-std::optional<Payloads::Held> RowClient::held(const TablePart& part) const {
-  return payloads_.held_by(server_of(part), part.memory_at, part.rows * part.width);
+std::optional<Payloads::Held> RowClient::held(const TablePartition& partition) const {
+  return payloads_.held_by(server_of(partition), partition.memory_at, partition.rows * partition.width);
 }
 
 // No gate: nothing is read, only brought near. A server that writes one of these rows meanwhile takes it
@@ -273,10 +275,10 @@ void RowClient::expect(std::size_t table, Places places) {
   if (!payloads_.in_place()) return;
   {
     auto lock = requests_.lock();
-    requests_.wait(lock, [&] { return std::ranges::all_of(parts_, &Track::sent); });
+    requests_.wait(lock, [&] { return std::ranges::all_of(partitions_, &Track::sent); });
   }
-  for_portions(table, places, [&](std::size_t id, Places portion) {
-    const TablePart& p = parts_[id].where;
+  for_batches(table, places, [&](std::size_t id, Places portion) {
+    const TablePartition& p = partitions_[id].where;
     const float* const shared = held(p)->values.data();
     for (const std::uint32_t place : portion) {
       prefetch_to_read(shared + (place - p.first_place) * p.width, p.width);
@@ -292,10 +294,11 @@ void RowClient::read_in_place(std::size_t table, Places places) {
     const auto lock = requests_.lock();
     // Before the rows are read: they are as new as that, or newer. A version that were taken afterwards might
     // have been made while they were read, and the worker would claim to have seen it.
-    for (const std::size_t id : order_[table]) parts_[id].version = held(parts_[id].where)->gate.version;
+    for (const std::size_t id : order_[table])
+      partitions_[id].version = held(partitions_[id].where)->gate.version;
   }
-  for_portions(table, places, [&](std::size_t id, Places portion) {
-    const TablePart& p = parts_[id].where;
+  for_batches(table, places, [&](std::size_t id, Places portion) {
+    const TablePartition& p = partitions_[id].where;
     const auto [gate, values] = *held(p);
     gate.bytes_read += portion.size() * p.width * sizeof(float);
     const ReadLock lock(gate, transport_.rank(), server_of(p), Deadline::in(connection_.options().timeout));

@@ -57,7 +57,7 @@ class RowClient final : private AnswerHandler {
   std::span<float> gradients(std::size_t table) const { return tables_[table].gradients; }
   // Every table is pushed once a step, also without rows. A push of nothing has none.
   void push(std::size_t table, std::vector<std::uint32_t> places, double lr,
-            Bringing bringing = Bringing::gradient);
+            PushKind bringing = PushKind::gradient);
   // These rows will be pulled next. Where rows stay in place it brings them nearer to the processor while a
   // push is being counted; it waits until pushes have left. Throws as wait() does.
   void expect(std::size_t table, std::span<const std::uint32_t> places);
@@ -68,15 +68,15 @@ class RowClient final : private AnswerHandler {
   // met: PeerLost, Timeout, ProtocolError.
   void wait();
 
-  // The lowest version among the tables' parts: updates that all of them have seen. Without tables the
+  // The lowest version among the tables' partitions: updates that all of them have seen. Without tables the
   // highest number there is.
   std::int64_t version() const;
 
  private:
   using Places = std::span<const std::uint32_t>;
 
-  struct Track {      // of a part
-    TablePart where;  // never changes
+  struct Track {           // of a partition
+    TablePartition where;  // never changes
     std::int64_t version = 0;
     bool sent = true;                                    // all of its push has left; see PieceClient::Track
     std::deque<std::vector<std::uint32_t>> wanted = {};  // places that were asked for, in the order of asking
@@ -87,31 +87,31 @@ class RowClient final : private AnswerHandler {
   std::optional<Rank> awaited() const override;
   bool may_send() const override { return true; }
 
-  Rank server_of(const TablePart& part) const { return connection_.rank_of(part.server); }
-  std::optional<Payloads::Held> held(const TablePart& part) const;
-  // Those of a part among `places`: from the first of the two to before the second.
-  static std::pair<std::size_t, std::size_t> range_in(const TablePart& part, Places places);
+  Rank server_of(const TablePartition& partition) const { return connection_.rank_of(partition.server); }
+  std::optional<Payloads::Held> held(const TablePartition& partition) const;
+  // Those of a partition among `places`: from the first of the two to before the second.
+  static std::pair<std::size_t, std::size_t> range_in(const TablePartition& partition, Places places);
   template <typename Take>
-  void for_portions(std::size_t table, Places places, const Take& take) const;
+  void for_batches(std::size_t table, Places places, const Take& take) const;
   void post(std::function<void()> send);
   void send_rows(std::size_t id, Places places, std::span<const float> gradients, double lr,
-                 Bringing bringing);
-  void send_wish(std::size_t id, const std::vector<std::uint32_t>& places);
+                 PushKind bringing);
+  void request_rows(std::size_t id, const std::vector<std::uint32_t>& places);
   void read_in_place(std::size_t table, Places places);
   void on_counted(const Header& answer);
   void on_rows(const Header& answer, Rank from, const net::Activity& doing);
   template <typename RowAt>
-  void lay_rows(const TablePart& part, Places places, const RowAt& row_at);
+  void lay_rows(const TablePartition& partition, Places places, const RowAt& row_at);
 
   Connection& connection_;
   Requests& requests_;
   net::Transport& transport_;
   const Payloads payloads_;
   const std::vector<ClientTable> tables_;
-  const Order order_;  // of the parts of each table
+  const Order order_;  // of the partitions of each table
 
   // Guarded by the requests' lock.
-  std::vector<Track> parts_;
+  std::vector<Track> partitions_;
   std::size_t away_ = 0;  // pushes and pulls
 
   std::vector<float> arriving_;  // rows that travel; of the thread that receives

@@ -17,9 +17,9 @@ using net::Activity;
 constexpr auto kGlance = std::chrono::milliseconds(200);
 
 // From the workers' hello to their goodbye.
-class Session {
+class Serving {
  public:
-  Session(net::Transport& transport, const ServerOptions& options)
+  Serving(net::Transport& transport, const ServerOptions& options)
       : transport_(transport),
         context_{.transport = transport,
                  .options = options,
@@ -30,11 +30,11 @@ class Session {
     for (int w = 0; w < options.workers; ++w) here_.insert(w);
   }
 
-  ~Session() {
+  ~Serving() {
     if (!here_.empty()) transport_.cancel();  // something went wrong: nobody may be listening any more
   }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  Serving(const Serving&) = delete;
+  Serving& operator=(const Serving&) = delete;
 
   ServerReport run() {
     transport_.board().say(transport_.rank(), "joining the workers");
@@ -191,7 +191,7 @@ class Session {
 ServerReport serve(net::Transport& transport, const ServerOptions& options) {
   TUTTI_CHECK(transport.world() <= Gate::kMostRanks, "{} ranks", transport.world());
   while (true) {
-    Session session(transport, options);
+    Serving session(transport, options);
     ServerReport report = session.run();
     if (!session.another_follows()) return report;
   }

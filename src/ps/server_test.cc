@@ -276,7 +276,7 @@ TEST_P(Servers, UpdatesAreMadeFromGradientsThatAreNotVoid) {
         if (!brings) std::ranges::fill(v.gradients, std::numeric_limits<float>::quiet_NaN());
       }
       for (std::size_t b = 0; b < kBuckets.size(); ++b) {
-        pieces.push(b, o.optimizer.lr, Answering::whole, brings ? Bringing::gradient : Bringing::nothing);
+        pieces.push(b, o.optimizer.lr, Reply::parameters, brings ? PushKind::gradient : PushKind::nothing);
       }
       for (std::size_t b = 0; b < kBuckets.size(); ++b) pieces.wait(b);
       for (const auto& v : buckets.views) EXPECT_EQ(v.gradients[0], 0.0F) << "they are free for the next";

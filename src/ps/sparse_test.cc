@@ -136,7 +136,7 @@ Outcome train(net::Medium medium, const ServerOptions& o, int partitions, int st
       if (rank < bringing) {
         client.push(0, rows, o.optimizer.lr);
       } else {
-        client.push(0, {}, o.optimizer.lr, Bringing::nothing);
+        client.push(0, {}, o.optimizer.lr, PushKind::nothing);
       }
       client.expect(0, rows);
       pieces.wait(0);

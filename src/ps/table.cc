@@ -9,45 +9,48 @@
 
 namespace tutti::ps {
 
-std::vector<TablePart> cut_tables(std::span<const TableShape> tables, int partitions, int servers) {
+std::vector<TablePartition> cut_tables(std::span<const TableShape> tables, int partitions, int servers) {
   TUTTI_CHECK(partitions >= 1 && servers >= 1);
-  std::vector<TablePart> parts;
+  std::vector<TablePartition> partitions;
   std::size_t next = 0;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const std::size_t rows = tables[t].rows;
     const std::size_t count = std::min(static_cast<std::size_t>(partitions), std::max<std::size_t>(rows, 1));
     for (std::size_t i = 0; i < count; ++i, ++next) {
-      parts.push_back({.table = t,
-                       .first_place = place_of(i, rows, count),
-                       .first_row = i,
-                       .stride = count,
-                       .rows = rows / count + (i < rows % count ? 1 : 0),
-                       .width = tables[t].width,
-                       .server = static_cast<int>(next % static_cast<std::size_t>(servers))});
+      partitions.push_back({.table = t,
+                            .first_place = place_of(i, rows, count),
+                            .first_row = i,
+                            .stride = count,
+                            .rows = rows / count + (i < rows % count ? 1 : 0),
+                            .width = tables[t].width,
+                            .server = static_cast<int>(next % static_cast<std::size_t>(servers))});
     }
   }
-  return parts;
+  return partitions;
 }
 
-// Parts before row's have rows / parts each, the first few of them one more.
-std::uint32_t place_of(std::size_t row, std::size_t rows, std::size_t parts) {
-  const std::size_t part = row % parts;
-  return static_cast<std::uint32_t>(part * (rows / parts) + std::min(part, rows % parts) + row / parts);
+// Parts before row's have rows / partitions each, the first few of them one more.
+std::uint32_t place_of(std::size_t row, std::size_t rows, std::size_t partitions) {
+  const std::size_t partition = row % partitions;
+  return static_cast<std::uint32_t>(partition * (rows / partitions) + std::min(partition, rows % partitions) +
+                                    row / partitions);
 }
 
-std::vector<float> gather(std::span<const float> table, const TablePart& part) {
-  std::vector<float> rows(part.rows * part.width);
-  for (std::size_t i = 0; i < part.rows; ++i) {
-    const auto row = table.subspan((part.first_row + i * part.stride) * part.width, part.width);
-    std::ranges::copy(row, rows.begin() + static_cast<std::ptrdiff_t>(i * part.width));
+std::vector<float> gather(std::span<const float> table, const TablePartition& partition) {
+  std::vector<float> rows(partition.rows * partition.width);
+  for (std::size_t i = 0; i < partition.rows; ++i) {
+    const auto row =
+        table.subspan((partition.first_row + i * partition.stride) * partition.width, partition.width);
+    std::ranges::copy(row, rows.begin() + static_cast<std::ptrdiff_t>(i * partition.width));
   }
   return rows;
 }
 
-void scatter(std::span<const float> rows, const TablePart& part, std::span<float> table) {
-  for (std::size_t i = 0; i < part.rows; ++i) {
-    const auto into = table.subspan((part.first_row + i * part.stride) * part.width, part.width);
-    std::ranges::copy(rows.subspan(i * part.width, part.width), into.begin());
+void scatter(std::span<const float> rows, const TablePartition& partition, std::span<float> table) {
+  for (std::size_t i = 0; i < partition.rows; ++i) {
+    const auto into =
+        table.subspan((partition.first_row + i * partition.stride) * partition.width, partition.width);
+    std::ranges::copy(rows.subspan(i * partition.width, partition.width), into.begin());
   }
 }
 

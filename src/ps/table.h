@@ -4,8 +4,8 @@
 // only the rows that its next batch will read.
 //
 // Neighbours are often alike: a vocabulary begins with its most frequent words. So rows are dealt to the
-// parts of a table in turn, and every part has its share of the work. Where a row stands among all of them,
-// part after part, is its place.
+// partitions of a table in turn, and every partition has its share of the work. Where a row stands among all
+// of them, partition after partition, is its place.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct TableShape {
 };
 
 // A run of places of a table, held by one server.
-struct TablePart {
+struct TablePartition {
   std::size_t table = 0;
   std::size_t first_place = 0;
   std::size_t first_row = 0;  // the row at the first place
@@ -36,19 +36,19 @@ struct TablePart {
   std::size_t row_at(std::size_t place) const { return first_row + (place - first_place) * stride; }
 };
 
-// Cuts every table into `partitions` parts of equal size (fewer where it has fewer rows), dealt to the
+// Cuts every table into `partitions` partitions of equal size (fewer where it has fewer rows), dealt to the
 // servers in turn.
-std::vector<TablePart> cut_tables(std::span<const TableShape> tables, int partitions, int servers);
+std::vector<TablePartition> cut_tables(std::span<const TableShape> tables, int partitions, int servers);
 
-// Where a row stands in a table of `rows` rows in `parts` parts.
-std::uint32_t place_of(std::size_t row, std::size_t rows, std::size_t parts);
+// Where a row stands in a table of `rows` rows in `partitions` partitions.
+std::uint32_t place_of(std::size_t row, std::size_t rows, std::size_t partitions);
 
-// The part's rows of a whole table, by place, and back.
-std::vector<float> gather(std::span<const float> table, const TablePart& part);
-void scatter(std::span<const float> rows, const TablePart& part, std::span<float> table);
+// The partition's rows of a whole table, by place, and back.
+std::vector<float> gather(std::span<const float> table, const TablePartition& partition);
+void scatter(std::span<const float> rows, const TablePartition& partition, std::span<float> table);
 
 struct RowGradients {
-  std::span<const std::uint32_t> rows;  // places, counted from the part's first
+  std::span<const std::uint32_t> rows;  // places, counted from the partition's first
   std::span<const float> values;        // a row of floats for each
 };
 
@@ -59,8 +59,8 @@ std::vector<std::uint32_t> sum_repeated_rows(std::span<const std::uint32_t> plac
                                              std::span<const float> values, std::size_t width,
                                              std::span<float> sums);
 
-// Forms the mean of several workers' gradients of one part; a worker that did not touch a row counts as zero
-// there. Keeps memory for the whole part, so that merging takes time for the rows touched only.
+// Forms the mean of several workers' gradients of one partition; a worker that did not touch a row counts as
+// zero there. Keeps memory for the whole partition, so that merging takes time for the rows touched only.
 class RowMerger {
  public:
   RowMerger(std::size_t rows, std::size_t width) : width_(width), place_(rows) {}

@@ -12,11 +12,11 @@ namespace {
 
 TEST(Tables, PartsCoverEveryRowOnceAndGoToAllServers) {
   const std::vector<TableShape> tables = {{"a", 1000, 8}, {"b", 3, 4}};
-  const auto parts = cut_tables(tables, 8, 3);
+  const auto partitions = cut_tables(tables, 8, 3);
   std::vector<std::size_t> next(2);
   std::vector<int> held(3);
   std::vector<std::set<std::size_t>> rows(2);
-  for (const TablePart& p : parts) {
+  for (const TablePartition& p : partitions) {
     EXPECT_EQ(p.first_place, next[p.table]);
     EXPECT_EQ(p.width, tables[p.table].width);
     next[p.table] += p.rows;
@@ -28,18 +28,18 @@ TEST(Tables, PartsCoverEveryRowOnceAndGoToAllServers) {
     EXPECT_EQ(rows[t].size(), tables[t].rows);
     EXPECT_EQ(*rows[t].rbegin(), tables[t].rows - 1);
   }
-  EXPECT_EQ(parts.size(), 11U);  // a table has no more parts than rows
+  EXPECT_EQ(partitions.size(), 11U);  // a table has no more partitions than rows
   for (const int h : held) EXPECT_GE(h, 3);
 }
 
 TEST(Tables, PlaceAndRowAreEachOthersInverse) {
   const std::vector<TableShape> tables = {{"a", 1000, 8}};
   for (const int partitions : {1, 3, 7, 64}) {
-    const auto parts = cut_tables(tables, partitions, 3);
+    const auto partitions = cut_tables(tables, partitions, 3);
     std::size_t place = 0;
-    for (const TablePart& p : parts) {
+    for (const TablePartition& p : partitions) {
       for (std::size_t i = 0; i < p.rows; ++i, ++place)
-        EXPECT_EQ(place_of(p.row_at(place), 1000, parts.size()), place);
+        EXPECT_EQ(place_of(p.row_at(place), 1000, partitions.size()), place);
     }
     EXPECT_EQ(place, 1000U);
   }
@@ -48,12 +48,14 @@ TEST(Tables, PlaceAndRowAreEachOthersInverse) {
 // As the words of a vocabulary that is sorted by frequency.
 TEST(Tables, NeighboursAreSharedEvenly) {
   const std::vector<TableShape> tables = {{"words", 100'000, 8}};
-  const auto parts = cut_tables(tables, 4, 4);
+  const auto partitions = cut_tables(tables, 4, 4);
   std::vector<int> read(4);
   for (std::size_t row = 0; row < 500; ++row) {
     const auto place = place_of(row, 100'000, 4);
     for (std::size_t p = 0; p < 4; ++p) {
-      read[p] += place >= parts[p].first_place && place < parts[p].first_place + parts[p].rows ? 1 : 0;
+      read[p] += place >= partitions[p].first_place && place < partitions[p].first_place + partitions[p].rows
+                     ? 1
+                     : 0;
     }
   }
   EXPECT_EQ(read, (std::vector<int>{125, 125, 125, 125}));
@@ -64,9 +66,9 @@ TEST(Tables, ScatterPutsBackWhatGatherTook) {
   std::vector<float> table(20);
   std::iota(table.begin(), table.end(), 0.0F);
   std::vector<float> copy(20);
-  const auto parts = cut_tables(tables, 3, 1);
-  EXPECT_EQ(gather(table, parts[1]), (std::vector<float>{2, 3, 8, 9, 14, 15}));
-  for (const TablePart& p : parts) scatter(gather(table, p), p, copy);
+  const auto partitions = cut_tables(tables, 3, 1);
+  EXPECT_EQ(gather(table, partitions[1]), (std::vector<float>{2, 3, 8, 9, 14, 15}));
+  for (const TablePartition& p : partitions) scatter(gather(table, p), p, copy);
   EXPECT_EQ(copy, table);
 }
 

@@ -39,9 +39,16 @@ void LiveReplica::make() {
   work_.detach();
   replica_.reset();
   run_.workers.release(before_replica_);
-  replica_.emplace(ReplicaContext{*model_.network, model_.phases, run_.strategy, tuning_,
-                                  run_.config.bucket_bytes, run_.everyone, run_.workers, run_.trace},
-                   routing_.by_rows());
+  std::vector<std::string> trained_by_phase;
+  for (const models::Phase& phase : model_.phases) trained_by_phase.push_back(phase.trains);
+  replica_.emplace(
+      exchange::ReplicaContext{*model_.network, run_.strategy, tuning_, run_.config.bucket_bytes,
+                               run_.everyone, run_.workers, run_.trace},
+      routing_.by_rows(),
+      [&](const grad::Tables& tables) {
+        return grad::trained_parameters(*model_.network, tables, trained_by_phase);
+      },
+      [&](grad::Buckets& buckets) { return exchange::flat_update(buckets, tuning_.servers.optimizer); });
   work_.attach(*replica_);
 }
 

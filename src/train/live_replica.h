@@ -5,8 +5,8 @@
 #include <functional>
 #include <optional>
 
+#include "exchange/replica.h"
 #include "train/partitions.h"
-#include "train/replica.h"
 #include "train/routing.h"
 #include "train/run_context.h"
 #include "train/step_work.h"
@@ -34,8 +34,8 @@ class LiveReplica {
   // Between two steps of the run.
   void after_step(bool epoch_done);
 
-  Replica& replica() { return *replica_; }
-  exchange::Architecture& exchange() { return *replica_->exchange; }
+  exchange::Replica& replica() { return *replica_; }
+  exchange::RunningExchange& exchange() { return *replica_->exchange; }
   const Routing& routing() const { return routing_; }
   // Of the parameters as they are.
   std::string digest() const;
@@ -61,7 +61,7 @@ class LiveReplica {
   Routing routing_;
   std::optional<PartitionSearch> search_;
   bool partitions_said_ = false;
-  std::optional<Replica> replica_;
+  std::optional<exchange::Replica> replica_;
   std::uint64_t bytes_before_ = 0;  // sent by exchanges that have ended
 };
 

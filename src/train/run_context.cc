@@ -45,15 +45,16 @@ data::LoaderPlan RunContext::loading() const {
           .augment = augment_of(config)};
 }
 
-Gait RunContext::gait() const {
-  if (asynchronous) return Gait::asynchronous;
-  return strategy.replicas_differ ? Gait::in_periods : Gait::together;
+StepMode RunContext::step_mode() const {
+  if (asynchronous) return StepMode::asynchronous;
+  return strategy.replicas_differ ? StepMode::in_periods : StepMode::together;
 }
 
 void RunContext::gather_survivors() {
   if (!survives_workers(config)) return;
   constexpr std::uint32_t kAfterTheExchange = 3;  // it meets up to twice to finish
-  auto left = board().meet(rank(), workers.world(), kAfterTheExchange, timeout_of(config), "the end");
+  auto left =
+      board().barrier_of_survivors(rank(), workers.world(), kAfterTheExchange, timeout_of(config), "the end");
   if (static_cast<int>(left.size()) == workers.world()) return;
   survivors_.emplace(everyone, std::move(left));
   rest_.emplace(*survivors_);

@@ -17,7 +17,7 @@
 #include "train/operators.h"
 #include "train/plan.h"
 #include "train/prepare.h"
-#include "train/requests.h"
+#include "train/run_requests.h"
 
 namespace tutti::train {
 
@@ -58,7 +58,7 @@ class RunContext {
   void gather_survivors();
   collectives::Collectives& workers_left() { return rest_ ? *rest_ : workers; }
 
-  Gait gait() const;
+  StepMode step_mode() const;
   Rank rank() const { return workers.rank(); }
   const net::StatusBoard& board() const { return everyone.board(); }
   // Who tells, evaluates and saves: rank 0 while it lives.

@@ -36,16 +36,16 @@ void rethrow_nonfinite(const std::exception_ptr& failure) {
 
 }  // namespace
 
-void Saving::save(Replica& replica, const state::Buffers& buffers, const What& what, nlohmann::json meta) {
+void Saving::save(exchange::Replica& replica, const state::Buffers& buffers, const What& what,
+                  nlohmann::json meta) {
   const auto [step, differs, leads, hold] = what;
-  auto& [tables, buckets, updater, exchange] = replica;
   const bool parts = differs != state::Differs::nothing && workers_ > 1;
   if (leads) {
     const auto begin = Clock::now();
-    const auto model =
-        std::make_shared<const state::Snapshot>(state::snapshot_model(buckets, tables, buffers, hold));
-    auto memory = state::snapshot_optimizer(buckets, tables, updater, hold);
-    state::add_own_state(memory, buckets, exchange->own_state(), hold);
+    const auto model = std::make_shared<const state::Snapshot>(
+        state::snapshot_model(replica.buckets, replica.tables, buffers, hold));
+    auto memory = state::snapshot_optimizer(replica.buckets, replica.tables, replica.updater, hold);
+    state::add_own_state(memory, replica.buckets, replica.exchange->own_state(), hold);
     const auto optimizer = std::make_shared<const state::Snapshot>(std::move(memory));
     const auto copied = Clock::now() - begin;
     writer_.post(
@@ -59,8 +59,8 @@ void Saving::save(Replica& replica, const state::Buffers& buffers, const What& w
     copied_ms_.push_back(milliseconds(copied));
     held_ms_.push_back(milliseconds(Clock::now() - begin));
   } else if (parts) {
-    const auto own = std::make_shared<const state::Snapshot>(
-        state::snapshot_replica(buckets, tables, buffers, updater, differs, state::Hold::copies));
+    const auto own = std::make_shared<const state::Snapshot>(state::snapshot_replica(
+        replica.buckets, replica.tables, buffers, replica.updater, differs, state::Hold::copies));
     writer_.post(
         step, bytes_of(*own),
         [this, step = step, own](const std::atomic<bool>&) {
@@ -127,16 +127,16 @@ void Saving::finish(const Emit& emit) {
   }
 }
 
-bool restore_worker(const std::filesystem::path& step_folder, Rank self, Replica& replica,
+bool restore_worker(const std::filesystem::path& step_folder, Rank self, exchange::Replica& replica,
                     const state::Buffers& buffers, state::Differs differs) {
-  auto& [tables, buckets, updater, exchange] = replica;
   const bool first = self == Rank{0};
   const auto part = first ? std::nullopt : checkpoint::load_replica(step_folder, to_int(self));
   // Who has no part of its own begins like rank 0. Where replicas do not differ the exchange sees to that.
   if (first || (!part && differs == state::Differs::all)) {
-    state::restore(checkpoint::load(step_folder), buckets, tables, buffers, updater, exchange->own_state());
+    state::restore(checkpoint::load(step_folder), replica.buckets, replica.tables, buffers, replica.updater,
+                   replica.exchange->own_state());
   }
-  if (part) state::restore_replica(*part, buckets, tables, buffers, updater);
+  if (part) state::restore_replica(*part, replica.buckets, replica.tables, buffers, replica.updater);
   return first || part || differs != state::Differs::all;
 }
 

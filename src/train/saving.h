@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <functional>
 
+#include "exchange/replica.h"
 #include "net/status_board.h"
 #include "observe/event.h"
 #include "train/checkpoint_writer.h"
 #include "train/measure.h"
-#include "train/replica.h"
 
 namespace tutti::train {
 
@@ -32,7 +32,7 @@ class Saving {
     bool leads = false;
     state::Hold hold = state::Hold::copies;
   };
-  void save(Replica& replica, const state::Buffers& buffers, const What& what, nlohmann::json meta);
+  void save(exchange::Replica& replica, const state::Buffers& buffers, const What& what, nlohmann::json meta);
 
   // How long save() has held a step, in milliseconds, one entry for each checkpoint that this worker led
   // between two steps; and of that, how long the copies took.
@@ -68,7 +68,7 @@ class Saving {
 // Brings a worker's replica back from a checkpoint: rank 0's whole, and what others keep for themselves.
 // `differs` is what this architecture lets workers keep. Returns false if the checkpoint has no part for this
 // worker where all of it differs: it goes on then from rank 0's. Throws DataError.
-bool restore_worker(const std::filesystem::path& step_folder, Rank self, Replica& replica,
+bool restore_worker(const std::filesystem::path& step_folder, Rank self, exchange::Replica& replica,
                     const state::Buffers& buffers, state::Differs differs);
 
 }  // namespace tutti::train

@@ -28,26 +28,26 @@ void StepWork::detach() {
   replica_ = nullptr;
 }
 
-void StepWork::attach(Replica& replica) {
+void StepWork::attach(exchange::Replica& replica) {
   replica_ = &replica;
   if (run_.config.pace_ms > 0) {
     const std::chrono::duration<double, std::milli> step(run_.config.pace_ms * slowdown_);
     pacer_.emplace(replica.buckets, replica.tables, std::chrono::duration_cast<Clock::duration>(step),
                    run_.config.seed);
   }
-  replica.buckets.on_gradient([this](grad::ParamId id) {
-    if (passes_.accumulating()) return;
-    pacer_ && pacer_->rehearsing() ? pacer_->note(id) : announce(id);
-  });
-  replica.tables.on_gradient([this](std::size_t table) {
-    if (passes_.accumulating()) return;
-    pacer_ && pacer_->rehearsing() ? pacer_->note_table(table)
-                                   : replica_->exchange->rows()->on_gradient(table);
-  });
-}
-
-void StepWork::announce(grad::ParamId id) {
-  if (!run_.config.no_overlap) replica_->exchange->on_gradient(id);
+  const auto rehearsing = [this] { return pacer_ && pacer_->rehearsing(); };
+  replica.announce({.gradient =
+                        [this, rehearsing](grad::ParamId id) {
+                          if (passes_.accumulating()) return false;
+                          if (rehearsing()) pacer_->note(id);
+                          return !rehearsing() && !run_.config.no_overlap;
+                        },
+                    .rows =
+                        [this, rehearsing](std::size_t table) {
+                          if (passes_.accumulating()) return false;
+                          if (rehearsing()) pacer_->note_table(table);
+                          return !rehearsing();
+                        }});
 }
 
 void StepWork::rehearse(const data::Batch& batch) {
@@ -82,7 +82,7 @@ void StepWork::wait_instead() {
         for (; phase < buckets.layout(buckets.bucket_of(id)).phase; ++phase) {
           replica_->exchange->finish_phase(phase);
         }
-        announce(id);
+        if (!run_.config.no_overlap) replica_->exchange->on_gradient(id);
       },
       [this](std::size_t table) { replica_->exchange->rows()->on_gradient(table); },
       [this] { run_.get_on(); });

@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
+#include "exchange/replica.h"
 #include "train/pace.h"
 #include "train/passes.h"
-#include "train/replica.h"
 #include "train/run_context.h"
 
 namespace tutti::train {
@@ -18,7 +18,7 @@ class StepWork {
   StepWork(RunContext& run, const std::vector<models::Phase>& phases);
 
   // From now on this replica is trained: its exchange hears of its gradients. detach() comes before its end.
-  void attach(Replica& replica);
+  void attach(exchange::Replica& replica);
   void detach();
 
   // Before the first step that is paced: computes one that does not count, to learn where in a step each
@@ -34,13 +34,12 @@ class StepWork {
 
  private:
   double forward_and_backward(const data::Batch& batch);
-  void announce(grad::ParamId id);
   void wait_instead();
 
   RunContext& run_;
   const double slowdown_;  // of this rank, by --slow
   Passes passes_;
-  Replica* replica_ = nullptr;
+  exchange::Replica* replica_ = nullptr;
   std::optional<Pacer> pacer_;
   std::chrono::duration<double> last_compute_{};
 };

@@ -25,8 +25,10 @@ void require_own_settings(const exchange::Strategy& strategy, const config::Trai
     for (const auto& other : exchange::all_strategies()) {
       if (reads(other, setting)) readers.push_back(other.name);
     }
-    throw ConfigError(fmt::format("--{} is for {}; --strategy {} does not read it", setting.flag,
-                                  fmt::join(readers, ", "), strategy.name));
+    const std::string value = text_of(setting, config);
+    throw ConfigError(fmt::format("--{}{} is for {}; --strategy {} does not read it", setting.flag,
+                                  value == "true" ? "" : " " + value, fmt::join(readers, ", "),
+                                  strategy.name));
   }
 }
 

@@ -1,10 +1,10 @@
 #include "train/trainer.h"
 
-#include "observe/sampler.h"
+#include "observe/resource_monitor.h"
 #include "train/checkpoints.h"
 #include "train/evaluator.h"
 #include "train/live_replica.h"
-#include "train/requests.h"
+#include "train/run_requests.h"
 #include "train/skips.h"
 #include "train/step_log.h"
 #include "train/step_work.h"
@@ -40,7 +40,7 @@ class Trainer {
   }
 
  private:
-  exchange::Architecture& exchange() { return live_.exchange(); }
+  exchange::RunningExchange& exchange() { return live_.exchange(); }
   exchange::Updater& updater() { return live_.replica().updater; }
 
   void start_run() {
@@ -215,8 +215,8 @@ class Trainer {
   Evaluator evaluator_{run_, *model_.network};
   Skips skips_{model_.buffers, run_.together ? &run_.workers : nullptr,
                [this](std::string line) { run_.note(std::move(line)); }};
-  Requests requests_{run_.board(), run_.rank(), run_.workers.world(), run_.gait(),
-                     run_.strategy.replicas_differ ? run_.config.sync_every : 1};
+  RunRequests requests_{run_.board(), run_.rank(), run_.workers.world(), run_.step_mode(),
+                        run_.strategy.replicas_differ ? run_.config.sync_every : 1};
   Checkpoints checkpoints_{run_, model_, live_};
   StepLog log_{run_};
 

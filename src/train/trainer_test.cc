@@ -321,7 +321,7 @@ TEST_F(TrainerTest, ReplicasThatDifferAreAllSavedAndGoOnToTheSameBits) {
     c.sync_every = 4;
     const auto whole = train_here(c);
     c.out = (folder_.path() / ("half-" + strategy)).string();
-    c.checkpoint_every = 5;  // between two meetings
+    c.checkpoint_every = 5;  // between two synchronisations
     train_here(c);
     for (const std::int64_t step : {10, 15}) remove_tree(checkpoint::step_folder(c.out, step));
     remove_tree(checkpoint::step_folder(c.out, 20));

@@ -5,11 +5,8 @@
 
 namespace tutti::lab::studies {
 
-Study cloud_architectures();
-Study mpi_mnist();
-Study deepfam();
-Study rnn();
-Study horovod_ray();
-Study parallax_lm();
+#define TUTTI_STUDY(name) Study name();
+#include "lab/studies/studies.inc"
+#undef TUTTI_STUDY
 
 }  // namespace tutti::lab::studies

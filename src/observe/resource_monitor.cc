@@ -1,4 +1,4 @@
-#include "observe/sampler.h"
+#include "observe/resource_monitor.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -90,7 +90,8 @@ std::int64_t peak_memory_bytes() {
   return kilobytes << 10;
 }
 
-Sampler::Sampler(const std::filesystem::path& path, Rank rank, std::string_view role) : file_(path) {
+ResourceMonitor::ResourceMonitor(const std::filesystem::path& path, Rank rank, std::string_view role)
+    : file_(path) {
   file_.write_line({{"rank", to_int(rank)},
                     {"role", role},
                     {"cores", allowed_cores().size()},
@@ -98,7 +99,7 @@ Sampler::Sampler(const std::filesystem::path& path, Rank rank, std::string_view 
   thread_ = std::thread([this] { run(); });
 }
 
-Sampler::~Sampler() {
+ResourceMonitor::~ResourceMonitor() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -107,7 +108,7 @@ Sampler::~Sampler() {
   thread_.join();
 }
 
-void Sampler::run() {
+void ResourceMonitor::run() {
   name_thread("tutti-sampler");
   try {
     file_.write_line(take_sample());  // the driver of a GPU may take its time

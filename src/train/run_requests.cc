@@ -1,13 +1,13 @@
-#include "train/requests.h"
+#include "train/run_requests.h"
 
 namespace tutti::train {
 
 using net::Request;
 
-Requests::Asked Requests::after_step(std::int64_t done) {
+RunRequests::Asked RunRequests::after_step(std::int64_t done) {
   Asked due;
   const net::JobRequests job = board_.requests();
-  if (gait_ == Gait::asynchronous) {
+  if (mode_ == StepMode::asynchronous) {
     if (first() && job.asked(Request::stop) > 0) job.decide(Request::stop, done);
     due.stop = job.decided(Request::stop).has_value();
     if (first() && job.asked(Request::save) > saves_) {
@@ -31,7 +31,7 @@ Requests::Asked Requests::after_step(std::int64_t done) {
   return due;
 }
 
-void Requests::decide(Request request, std::int64_t done) {
+void RunRequests::decide(Request request, std::int64_t done) {
   board_.requests().decide(request, (done / period_ + 1) * period_);
 }
 

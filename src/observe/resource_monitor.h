@@ -22,13 +22,13 @@ namespace tutti::observe {
 
 // Samples every 200 ms from its birth, on a thread of its own, and once more when it ends. A disk that is
 // full ends the sampling, never the run.
-class Sampler {
+class ResourceMonitor {
  public:
   // Appends to the file. Throws RunError if it cannot be made.
-  Sampler(const std::filesystem::path& path, Rank rank, std::string_view role);
-  ~Sampler();
-  Sampler(const Sampler&) = delete;
-  Sampler& operator=(const Sampler&) = delete;
+  ResourceMonitor(const std::filesystem::path& path, Rank rank, std::string_view role);
+  ~ResourceMonitor();
+  ResourceMonitor(const ResourceMonitor&) = delete;
+  ResourceMonitor& operator=(const ResourceMonitor&) = delete;
 
  private:
   void run();

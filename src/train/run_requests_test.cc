@@ -1,4 +1,4 @@
-#include "train/requests.h"
+#include "train/run_requests.h"
 
 #include <gtest/gtest.h>
 
@@ -8,16 +8,16 @@ namespace {
 using net::Request;
 
 struct Workers {
-  Workers(Gait gait, std::int64_t period)
-      : first(board, Rank{0}, 2, gait, period), second(board, Rank{1}, 2, gait, period) {}
+  Workers(StepMode step_mode, std::int64_t period)
+      : first(board, Rank{0}, 2, step_mode, period), second(board, Rank{1}, 2, step_mode, period) {}
   net::StatusBoard board = net::StatusBoard::create(2);
-  Requests first;
-  Requests second;
+  RunRequests first;
+  RunRequests second;
 };
 
-TEST(Requests, NothingIsDueUnasked) {
-  for (const Gait gait : {Gait::together, Gait::in_periods, Gait::asynchronous}) {
-    Workers w(gait, 1);
+TEST(RunRequests, NothingIsDueUnasked) {
+  for (const StepMode step_mode : {StepMode::together, StepMode::in_periods, StepMode::asynchronous}) {
+    Workers w(step_mode, 1);
     for (std::int64_t step = 0; step < 3; ++step) {
       EXPECT_FALSE(w.first.after_step(step).stop);
       EXPECT_FALSE(w.second.after_step(step).save);
@@ -25,8 +25,8 @@ TEST(Requests, NothingIsDueUnasked) {
   }
 }
 
-TEST(Requests, WorkersThatKeepStepStopAfterTheSameOne) {
-  Workers w(Gait::together, 1);
+TEST(RunRequests, WorkersThatKeepStepStopAfterTheSameOne) {
+  Workers w(StepMode::together, 1);
   w.second.after_step(4);
   w.board.requests().ask(Request::stop);  // the second has looked already, the first has not
   EXPECT_FALSE(w.first.after_step(4).stop) << "the second is in step 5";
@@ -34,15 +34,15 @@ TEST(Requests, WorkersThatKeepStepStopAfterTheSameOne) {
   EXPECT_TRUE(w.second.after_step(5).stop);
 }
 
-TEST(Requests, OnlyTheFirstDecides) {
-  Workers w(Gait::together, 1);
+TEST(RunRequests, OnlyTheFirstDecides) {
+  Workers w(StepMode::together, 1);
   w.board.requests().ask(Request::stop);
   EXPECT_FALSE(w.second.after_step(4).stop);
   EXPECT_EQ(w.board.requests().decided(Request::stop), std::nullopt);
 }
 
-TEST(Requests, WorkersThatMeetStopAtTheirNextMeeting) {
-  Workers w(Gait::in_periods, 8);
+TEST(RunRequests, WorkersThatMeetStopAtTheirNextMeeting) {
+  Workers w(StepMode::in_periods, 8);
   w.board.requests().ask(Request::stop);
   EXPECT_FALSE(w.first.after_step(8).stop);
   for (std::int64_t step = 9; step < 16; ++step) EXPECT_FALSE(w.second.after_step(step).stop) << step;
@@ -50,8 +50,8 @@ TEST(Requests, WorkersThatMeetStopAtTheirNextMeeting) {
   EXPECT_TRUE(w.first.after_step(16).stop);
 }
 
-TEST(Requests, SaveIsDueOnceAndCanBeAskedForAgain) {
-  Workers w(Gait::together, 1);
+TEST(RunRequests, SaveIsDueOnceAndCanBeAskedForAgain) {
+  Workers w(StepMode::together, 1);
   w.board.requests().ask(Request::save);
   EXPECT_FALSE(w.first.after_step(1).save);
   EXPECT_TRUE(w.first.after_step(2).save);
@@ -64,8 +64,8 @@ TEST(Requests, SaveIsDueOnceAndCanBeAskedForAgain) {
   EXPECT_FALSE(w.first.after_step(5).save);
 }
 
-TEST(Requests, SecondSaveWaitsUntilEveryoneHasSeenTheFirst) {
-  Workers w(Gait::in_periods, 8);
+TEST(RunRequests, SecondSaveWaitsUntilEveryoneHasSeenTheFirst) {
+  Workers w(StepMode::in_periods, 8);
   w.board.requests().ask(Request::save);
   w.first.after_step(1);
   w.board.requests().ask(Request::save);
@@ -74,8 +74,8 @@ TEST(Requests, SecondSaveWaitsUntilEveryoneHasSeenTheFirst) {
   EXPECT_TRUE(w.second.after_step(8).save) << "a slow worker still finds the first decision";
 }
 
-TEST(Requests, WorkersApartStopWhereverTheyAreAndTheFirstThatIsLeftSaves) {
-  Workers w(Gait::asynchronous, 1);
+TEST(RunRequests, WorkersApartStopWhereverTheyAreAndTheFirstThatIsLeftSaves) {
+  Workers w(StepMode::asynchronous, 1);
   w.board.drop(Rank{0});
   w.board.requests().ask(Request::save);
   EXPECT_TRUE(w.second.after_step(3).save);

@@ -9,9 +9,9 @@
 namespace tutti::exchange {
 
 // Calls as exchange/exchange.h says.
-class Architecture {
+class RunningExchange {
  public:
-  explicit Architecture(std::unique_ptr<Exchange> exchange)
+  explicit RunningExchange(std::unique_ptr<Exchange> exchange)
       : exchange_(std::move(exchange)),
         counts_(dynamic_cast<const CountsSteps*>(exchange_.get())),
         drains_(dynamic_cast<Drains*>(exchange_.get())),

@@ -1,4 +1,4 @@
-#include "observe/sampler.h"
+#include "observe/resource_monitor.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -11,11 +11,11 @@
 namespace tutti::observe {
 namespace {
 
-TEST(Sampler, WritesWhoseSamplesTheyAreThenOneAtTheBeginningAndOneAtTheEnd) {
+TEST(ResourceMonitor, WritesWhoseSamplesTheyAreThenOneAtTheBeginningAndOneAtTheEnd) {
   const ScratchFolder folder;
   const auto path = samples_path(folder.path(), Rank{3});
   EXPECT_EQ(path.filename(), "samples-rank-3.jsonl");
-  { const Sampler sampler(path, Rank{3}, "server"); }
+  { const ResourceMonitor sampler(path, Rank{3}, "server"); }
   std::istringstream lines(read_file(path));
   std::vector<nlohmann::json> read;
   for (std::string line; std::getline(lines, line);) read.push_back(nlohmann::json::parse(line));
@@ -26,7 +26,7 @@ TEST(Sampler, WritesWhoseSamplesTheyAreThenOneAtTheBeginningAndOneAtTheEnd) {
   EXPECT_LE(read[1]["time"], read.back()["time"]);
 }
 
-TEST(Sampler, CountsWhatTheProcessTakes) {
+TEST(ResourceMonitor, CountsWhatTheProcessTakes) {
   const auto before = take_sample();
   std::vector<char> touched(32 << 20, 1);
   auto after = take_sample();
@@ -38,7 +38,7 @@ TEST(Sampler, CountsWhatTheProcessTakes) {
   EXPECT_GE(after["time"], before["time"]);
 }
 
-TEST(Sampler, PeakStaysWhenMemoryIsGivenBack) {
+TEST(ResourceMonitor, PeakStaysWhenMemoryIsGivenBack) {
   const auto before = take_sample()["resident_bytes"].get<std::int64_t>();
   constexpr std::size_t kBytes = 64 << 20;  // not by malloc, which may keep what is freed
   void* memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -49,8 +49,8 @@ TEST(Sampler, PeakStaysWhenMemoryIsGivenBack) {
   EXPECT_LT(take_sample()["resident_bytes"], before + (32 << 20));
 }
 
-TEST(Sampler, AFileThatCannotBeMadeIsAnError) {
-  EXPECT_THROW(Sampler("/nowhere/samples.jsonl", Rank{0}, "worker"), std::exception);
+TEST(ResourceMonitor, AFileThatCannotBeMadeIsAnError) {
+  EXPECT_THROW(ResourceMonitor("/nowhere/samples.jsonl", Rank{0}, "worker"), std::exception);
 }
 
 }  // namespace
