@@ -1,7 +1,5 @@
 #include "exchange/replica.h"
 
-#include "exchange/table_rows.h"
-
 namespace tutti::exchange {
 
 Replica::Replica(const ReplicaContext& c, std::span<const std::string> by_rows, const Parameters& parameters,

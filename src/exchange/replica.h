@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exchange/strategy.h"
+#include "exchange/table_rows.h"
 
 namespace tutti::exchange {
 

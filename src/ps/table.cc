@@ -11,25 +11,25 @@ namespace tutti::ps {
 
 std::vector<TablePartition> cut_tables(std::span<const TableShape> tables, int partitions, int servers) {
   TUTTI_CHECK(partitions >= 1 && servers >= 1);
-  std::vector<TablePartition> partitions;
+  std::vector<TablePartition> all;
   std::size_t next = 0;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const std::size_t rows = tables[t].rows;
     const std::size_t count = std::min(static_cast<std::size_t>(partitions), std::max<std::size_t>(rows, 1));
     for (std::size_t i = 0; i < count; ++i, ++next) {
-      partitions.push_back({.table = t,
-                            .first_place = place_of(i, rows, count),
-                            .first_row = i,
-                            .stride = count,
-                            .rows = rows / count + (i < rows % count ? 1 : 0),
-                            .width = tables[t].width,
-                            .server = static_cast<int>(next % static_cast<std::size_t>(servers))});
+      all.push_back({.table = t,
+                     .first_place = place_of(i, rows, count),
+                     .first_row = i,
+                     .stride = count,
+                     .rows = rows / count + (i < rows % count ? 1 : 0),
+                     .width = tables[t].width,
+                     .server = static_cast<int>(next % static_cast<std::size_t>(servers))});
     }
   }
-  return partitions;
+  return all;
 }
 
-// Parts before row's have rows / partitions each, the first few of them one more.
+// Partitions before row's have rows / partitions each, the first few of them one more.
 std::uint32_t place_of(std::size_t row, std::size_t rows, std::size_t partitions) {
   const std::size_t partition = row % partitions;
   return static_cast<std::uint32_t>(partition * (rows / partitions) + std::min(partition, rows % partitions) +

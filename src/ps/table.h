@@ -36,11 +36,11 @@ struct TablePartition {
   std::size_t row_at(std::size_t place) const { return first_row + (place - first_place) * stride; }
 };
 
-// Cuts every table into `partitions` partitions of equal size (fewer where it has fewer rows), dealt to the
+// Cuts every table into so many partitions of equal size (fewer where it has fewer rows), dealt to the
 // servers in turn.
 std::vector<TablePartition> cut_tables(std::span<const TableShape> tables, int partitions, int servers);
 
-// Where a row stands in a table of `rows` rows in `partitions` partitions.
+// Where a row stands in a table of so many rows and partitions.
 std::uint32_t place_of(std::size_t row, std::size_t rows, std::size_t partitions);
 
 // The partition's rows of a whole table, by place, and back.

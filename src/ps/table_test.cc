@@ -34,8 +34,8 @@ TEST(Tables, PartsCoverEveryRowOnceAndGoToAllServers) {
 
 TEST(Tables, PlaceAndRowAreEachOthersInverse) {
   const std::vector<TableShape> tables = {{"a", 1000, 8}};
-  for (const int partitions : {1, 3, 7, 64}) {
-    const auto partitions = cut_tables(tables, partitions, 3);
+  for (const int wanted : {1, 3, 7, 64}) {
+    const auto partitions = cut_tables(tables, wanted, 3);
     std::size_t place = 0;
     for (const TablePartition& p : partitions) {
       for (std::size_t i = 0; i < p.rows; ++i, ++place)

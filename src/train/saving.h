@@ -7,6 +7,7 @@
 #include "exchange/replica.h"
 #include "net/status_board.h"
 #include "observe/event.h"
+#include "state/snapshot.h"
 #include "train/checkpoint_writer.h"
 #include "train/measure.h"
 
