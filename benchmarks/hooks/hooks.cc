@@ -1,6 +1,7 @@
 // The network of PyTorch's C++ MNIST example under a compression hook.
 //
-//   tutti launch -n 2 --no-prefix -- ./hooks FOLDER HOOK SEED EPOCHS     rank 0 says: test accuracy, bytes sent
+//   tutti launch -n 2 --no-prefix -- ./hooks FOLDER HOOK SEED EPOCHS     rank 0 says: test accuracy, bytes
+//   sent
 #include <tutti/tutti.h>
 
 #include <iostream>
@@ -28,7 +29,8 @@ int main(int, char** argv) {
         .map(torch::data::transforms::Stack<>());
   };
   auto data = prepared(MNIST::Mode::kTrain);
-  torch::data::samplers::DistributedRandomSampler sampler(data.size().value(), session.size(), session.rank());
+  torch::data::samplers::DistributedRandomSampler sampler(data.size().value(), session.size(),
+                                                          session.rank());
   const auto loader = torch::data::make_data_loader(std::move(data), std::move(sampler), 64);
   for (int epoch = 0; epoch < std::stoi(argv[4]); ++epoch) {
     for (auto& batch : *loader) {

@@ -381,7 +381,7 @@ TEST(Strategy, SaysHowManyServersThereAreAndWhatTheyDo) {
     EXPECT_EQ(said(), "2 servers that update, 1 backup");
     tuning.servers = {.servers = 1, .role = ps::Role::mean};
     tuning.local_aggregation = true;
-    EXPECT_EQ(said(), "1 server that only average, one push a host");
+    EXPECT_EQ(said(), "1 server that only averages, one push a host");
   });
 }
 

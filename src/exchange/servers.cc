@@ -270,8 +270,9 @@ namespace {
 
 std::string servers_in_words(const Tuning& tuning) {
   const auto& s = tuning.servers;
-  return fmt::format("{} server{} that {}{}{}", s.servers, s.servers == 1 ? "" : "s",
-                     s.role == ps::Role::update ? "update" : "only average",
+  const bool one = s.servers == 1;
+  const std::string_view does = s.role == ps::Role::update ? "update" : "only average";
+  return fmt::format("{} server{} that {}{}{}{}", s.servers, one ? "" : "s", does, one ? "s" : "",
                      s.policy.backup > 0 ? fmt::format(", {} backup", s.policy.backup) : "",
                      tuning.local_aggregation ? ", one push a host" : "");
 }

@@ -173,7 +173,7 @@ std::optional<Rank> PieceClient::awaited() const {
 }
 
 // To a push, or to a pull.
-void PieceClient::on_answer(const Header& answer, Rank from, const Activity& doing) {
+bool PieceClient::on_answer(const Header& answer, Rank from, const Activity& doing) {
   Track& track = pieces_[answer.piece];
   bool was_pushed = false;
   {
@@ -187,11 +187,13 @@ void PieceClient::on_answer(const Header& answer, Rank from, const Activity& doi
   if (was_pushed) clear_gradients(track.where);
   const auto lock = requests_.lock();
   track.version = answer.version;
-  if (!was_pushed) return;
+  // Nobody waits for the answer to a pull but its caller, who is here: no thread is woken for it.
+  if (!was_pushed) return false;
   track.away = false;
   --under_way_;
   --lacking_[track.where.bucket];
   requests_.answered(lock);
+  return true;
 }
 
 void PieceClient::land(const Header& answer, Rank from, const Activity& doing) {

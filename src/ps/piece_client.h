@@ -65,7 +65,7 @@ class PieceClient final : private AnswerHandler {
   };
 
   bool handles(const Header& answer) const override;
-  void on_answer(const Header& answer, Rank from, const net::Activity& doing) override;
+  bool on_answer(const Header& answer, Rank from, const net::Activity& doing) override;
   std::optional<Rank> awaited() const override;
   bool may_send() const override { return under_way_ < most_under_way_; }
 

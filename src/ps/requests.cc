@@ -129,8 +129,7 @@ Rank Requests::take_answer(const std::function<Rank()>& awaited, const net::Acti
                                     to_int(transport_.rank()), to_int(from),
                                     static_cast<std::uint32_t>(answer.verb), answer.piece));
   }
-  (*handler)->on_answer(answer, from, doing);
-  changed_.notify_all();
+  if ((*handler)->on_answer(answer, from, doing)) changed_.notify_all();
   return from;
 }
 

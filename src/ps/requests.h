@@ -31,7 +31,8 @@ class AnswerHandler {
 
   virtual bool handles(const Header& answer) const = 0;
   // Takes the rest of the message and notes what it means. Called without the lock, by one thread at a time.
-  virtual void on_answer(const Header& answer, Rank from, const net::Activity& doing) = 0;
+  // Whether another thread may have waited for it: then all are woken.
+  virtual bool on_answer(const Header& answer, Rank from, const net::Activity& doing) = 0;
 
   // The lock is held in both. A server that owes this client an answer, if the client knows of one.
   virtual std::optional<Rank> awaited() const = 0;

@@ -46,12 +46,13 @@ class Asker final : public AnswerHandler {
   int most_under_way() const { return most_under_way_; }
 
   bool handles(const Header& answer) const override { return answer.piece == piece_; }
-  void on_answer(const Header& /*answer*/, Rank /*from*/, const net::Activity& /*doing*/) override {
+  bool on_answer(const Header& /*answer*/, Rank /*from*/, const net::Activity& /*doing*/) override {
     const auto lock = requests_.lock();
     ++answers_;
     --under_way_;
     --away_;
     requests_.answered(lock);
+    return true;
   }
   std::optional<Rank> awaited() const override { return kServer; }
   bool may_send() const override { return under_way_ < most_; }

@@ -214,8 +214,9 @@ std::optional<Rank> RowClient::awaited() const {
   return server_of(partition->where);
 }
 
-void RowClient::on_answer(const Header& answer, Rank from, const Activity& doing) {
+bool RowClient::on_answer(const Header& answer, Rank from, const Activity& doing) {
   answer.verb == Verb::rows ? on_rows(answer, from, doing) : on_counted(answer);
+  return true;
 }
 
 void RowClient::on_counted(const Header& answer) {

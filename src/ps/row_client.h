@@ -83,7 +83,7 @@ class RowClient final : private AnswerHandler {
   };
 
   bool handles(const Header& answer) const override;
-  void on_answer(const Header& answer, Rank from, const net::Activity& doing) override;
+  bool on_answer(const Header& answer, Rank from, const net::Activity& doing) override;
   std::optional<Rank> awaited() const override;
   bool may_send() const override { return true; }
 

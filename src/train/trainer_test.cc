@@ -468,7 +468,8 @@ TEST_F(TrainerTest, BadInputIsRefusedBeforeAnythingIsWritten) {
   expect_refused(aggregated("ps-async", 0),
                  "--local-aggregation is for ps-sync; --strategy ps-async does not read it");
   expect_refused(aggregated("ps-sync", 1), "--local-aggregation does not fit --backup-workers");
-  expect_refused([](auto& c) { c.sync_every = 5; }, "--sync-every 5 is for easgd, local-sgd; --strategy local");
+  expect_refused([](auto& c) { c.sync_every = 5; },
+                 "--sync-every 5 is for easgd, local-sgd; --strategy local");
   const auto colocated = [](int servers) {
     return [servers](auto& c) {
       c.strategy = "ps-sync";
