@@ -41,6 +41,8 @@ void Overlapped::on_gradient(grad::ParamId id) {
   if (departures_.arrived(id)) departures_.leave_full([this](std::size_t bucket) { release(bucket); });
 }
 
+// Buckets leave in their order, so a count says all: the communication thread averages [averaged_,
+// released_).
 void Overlapped::release(std::size_t bucket) {
   {
     const std::scoped_lock lock(mutex_);
@@ -69,6 +71,8 @@ void Overlapped::communicate() {
     busy_ += Clock::now() - begin;
     bytes_sent_ += all_.bytes_sent() - sent;
     failure_ = failure;
+    // Peers are in the middle of this bucket, or of another one: there is nothing that all of them could go
+    // on with. The trainer meets the failure where it waits next.
     if (failure) {
       changed_.notify_all();
       return;

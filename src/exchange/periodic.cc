@@ -13,9 +13,12 @@ using collectives::ReduceOp;
 
 void Periodic::start(std::int64_t step, bool with_state) {
   steps_ = step;
+  // With state every worker has restored a replica of its own, which is not rank 0's.
   if (!with_state) start_like_first(all_, buckets_, updater_, false);
 }
 
+// The gradients have been applied and lie in memory that peers can read: a staging area for the parameters,
+// which do not. It is cleared for the next step.
 template <typename Do>
 void Periodic::at_every_bucket(const Do& act) {
   const auto begin = Clock::now();

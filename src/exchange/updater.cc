@@ -32,6 +32,9 @@ void Updater::apply_own(std::size_t bucket) {
   take(bucket, finite_.own_gradient(bucket));
 }
 
+// What looks at the whole gradient (its norm, a number that voids the step, an optimizer of torch's, which
+// steps once) must have all of it before the first parameter changes. So buckets only count in until the last
+// one of their phase; the phase's are then taken together.
 void Updater::take(std::size_t bucket, bool usable) {
   if (!waits_for_all()) return update({&bucket, 1});
   usable_ = usable_ && usable;

@@ -91,6 +91,8 @@ Buckets::Buckets(std::vector<Parameter> parameters, std::size_t bucket_bytes,
   }
 }
 
+// A storage of ours stays alive as long as a parameter is a view of it. Memory that somebody else has lent
+// (move_parameters) does not, nor do the gradients' places.
 Buckets::~Buckets() {
   const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -114,6 +116,7 @@ void Buckets::zero_gradients() {
   for (const auto& g : gradients_) std::ranges::fill(g, 0.0F);
 }
 
+// What another phase trains gets no gradient in this one: its buckets may be on their way already.
 void Buckets::begin_phase(std::size_t phase) {
   if (!phased_) return;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {

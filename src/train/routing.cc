@@ -24,6 +24,7 @@ void Routing::decide(const std::function<std::vector<torch::Tensor>()>& rows_rea
     return;
   }
   cluster_ = cluster();
+  // Decided anew, a run that goes on might send a table the other way, and sum it in another order.
   if (!kept.empty()) return take(kept);
   const auto densities = embeddings_.empty() ? std::vector<double>() : densities_of(rows_read());
   std::vector<exchange::Route> routes;
@@ -39,6 +40,7 @@ void Routing::decide(const std::function<std::vector<torch::Tensor>()>& rows_rea
 bool Routing::revise(const grad::Tables& tables, std::vector<double> densities) {
   if (!context_.strategy.hybrid || by_rows_.empty()) return false;
   TUTTI_CHECK(densities.size() == tables.size());
+  // Workers read different rows; all must decide the same.
   densities = mean_over_workers(std::move(densities));
   auto routes = routes_;
   for (std::size_t t = 0; t < tables.size(); ++t) {
@@ -67,6 +69,8 @@ std::vector<double> Routing::mean_over_workers(std::vector<double> values) const
   return values;
 }
 
+// What a link carries differs from run to run where it is measured, and with it the routes and the last bits.
+// So it is measured only on request.
 exchange::ClusterFacts Routing::cluster() const {
   const config::TrainConfig& c = context_.config;
   if (c.measure_links) return exchange::measure_cluster(context_.workers, c.servers);
