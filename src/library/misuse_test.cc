@@ -281,7 +281,7 @@ TEST(Misuse, AServerThatGivesUpSaysForWhomItWaited) {
         });
         given_up.set_value();
       },
-      std::chrono::seconds(1));
+      std::chrono::seconds(3));
 }
 
 TEST(Misuse, TablesThatCannotBeExchangedAreRefusedByName) {
