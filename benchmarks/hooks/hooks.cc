@@ -2,6 +2,7 @@
 //
 //   tutti launch -n 2 --no-prefix -- ./hooks FOLDER HOOK SEED EPOCHS     rank 0 says: test accuracy, bytes
 //   sent
+#include <torch/torch.h>
 #include <tutti/tutti.h>
 
 #include <iostream>
