@@ -44,7 +44,8 @@ int main(int, char** argv) {
   net->eval();
   const torch::NoGradGuard no_grad;
   std::int64_t right = 0;
-  for (auto& batch : *torch::data::make_data_loader(prepared(MNIST::Mode::kTest), 1000)) {
+  const auto test = torch::data::make_data_loader(prepared(MNIST::Mode::kTest), 1000);
+  for (auto& batch : *test) {
     right += (net->forward(batch.data).argmax(1) == batch.target).sum().item<std::int64_t>();
   }
   if (session.rank() == 0) std::cout << right / 100.0 << ' ' << training.bytes_sent() << std::endl;
