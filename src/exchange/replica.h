@@ -24,6 +24,7 @@ struct ReplicaContext {
   observe::Trace& trace;
 };
 
+// One thread uses it, but for what backward announces on its own. Stays where it was made.
 class Replica {
  public:
   // The parameters that lie in buckets, beside these tables.

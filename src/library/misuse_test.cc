@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <future>
+#include <set>
 
 #include "base/error.h"
 #include "library/library_fixture.h"
@@ -149,7 +150,6 @@ TEST(Misuse, AGradientThatIsReplacedAfterItHasLeftIsRefusedByName) {
 
 // What no backward has brought is taken as it lies there.
 TEST(Misuse, GradientsThatAProgramMakesItselfCount) {
-  std::vector<torch::Tensor> results(2);
   run_sessions(2, net::Medium::memory, [&](Session& session) {
     Net net(1.0);
     torch::optim::SGD sgd(net->parameters(), 0.5);
@@ -314,6 +314,12 @@ TEST(Misuse, AnEmbeddingGivesTheGradientsThatItGaveBefore) {
   }
 }
 
+// Names are taken for good: a test may run again in the same process.
+void add_once(const std::string& name, MakeStrategy make) {
+  static std::set<std::string> added;
+  if (added.insert(name).second) add_strategy(name, "of a test", std::move(make));
+}
+
 // Updates the buckets that it is told, so often.
 class Partial final : public Strategy {
  public:
@@ -333,10 +339,8 @@ class Partial final : public Strategy {
 };
 
 TEST(Misuse, AStrategyThatUpdatesSomeBucketsWhereAllAreWaitedForIsRefused) {
-  add_strategy("partial", "all buckets but the first",
-               [](Training& t) { return std::make_unique<Partial>(t, 1, 1); });
-  add_strategy("repeating", "every bucket twice",
-               [](Training& t) { return std::make_unique<Partial>(t, 0, 2); });
+  add_once("partial", [](Training& t) { return std::make_unique<Partial>(t, 1, 1); });
+  add_once("repeating", [](Training& t) { return std::make_unique<Partial>(t, 0, 2); });
   const auto step_once = [](Session& session, const DistributedOptions& options) {
     Net net(1.0);
     torch::optim::SGD sgd(net->parameters(), 0.1);
@@ -379,8 +383,8 @@ class SignVote final : public Strategy {
 };
 
 TEST(Misuse, AStepWithANanIsSkippedUnderAStrategyThatHidesIt) {
-  add_strategy("votes", "", [](Training& t) { return std::make_unique<SignVote>(t, false); });
-  add_strategy("early votes", "", [](Training& t) { return std::make_unique<SignVote>(t, true); });
+  add_once("votes", [](Training& t) { return std::make_unique<SignVote>(t, false); });
+  add_once("early votes", [](Training& t) { return std::make_unique<SignVote>(t, true); });
   for (const std::string strategy : {"votes", "early votes"}) {
     run_sessions(2, net::Medium::memory, [&](Session& session) {
       Net net(1.0);
@@ -399,7 +403,7 @@ TEST(Misuse, AStepWithANanIsSkippedUnderAStrategyThatHidesIt) {
 }
 
 TEST(Misuse, AStrategyOfOnesOwnTakesNoUnevenInputs) {
-  add_strategy("even", "", [](Training& t) { return std::make_unique<SignVote>(t, false); });
+  add_once("even", [](Training& t) { return std::make_unique<SignVote>(t, false); });
   expect_refused("inputs may not be uneven", {.strategy = "even", .uneven_inputs = true});
 }
 
