@@ -1,14 +1,15 @@
 // The network of PyTorch's C++ MNIST example under a compression hook.
 //
-//   tutti launch -n 2 --no-prefix -- ./hooks FOLDER HOOK SEED EPOCHS     rank 0 says: test accuracy, bytes
-//   sent
+//   tutti launch -n 2 --no-prefix -- ./hooks FOLDER HOOK SEED EPOCHS [SHARE]
+//
+// SHARE is top-k's. Rank 0 says the test accuracy and the bytes that it sent.
 #include <torch/torch.h>
 #include <tutti/tutti.h>
 
 #include <iostream>
 #include <map>
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
   using namespace torch::nn;
   using torch::data::datasets::MNIST;
   const std::string folder = argv[1];
@@ -16,7 +17,7 @@ int main(int, char** argv) {
       {"none", [] { return nullptr; }},
       {"bf16", tutti::bf16_hook},
       {"fp16", tutti::fp16_hook},
-      {"top-k", [] { return tutti::top_k_hook(0.01); }},
+      {"top-k", [=] { return tutti::top_k_hook(argc > 5 ? std::stod(argv[5]) : 0.01); }},
       {"power-sgd", [] { return tutti::power_sgd_hook(2); }}};
   auto session = tutti::Session::join();
   torch::manual_seed(std::stoi(argv[3]) * 1000 + session.rank());
