@@ -23,15 +23,15 @@ void close_on_exec(int fd) {
 }  // namespace
 
 struct Acceptor::Shared : std::enable_shared_from_this<Shared> {
-  Shared(asio::io_context& io, const Secret& s, Rank me, Admission a, Entry e)
-      : acceptor(io), pause(io), secret(s), self(me), admit(std::move(a)), enter(std::move(e)) {}
+  Shared(asio::io_context& io, const Credentials& c, Rank me, Admission a, Entry e)
+      : acceptor(io), pause(io), credentials(c), self(me), admit(std::move(a)), enter(std::move(e)) {}
 
   void accept_next();
   void forget_ended();
 
   Tcp::acceptor acceptor;
   asio::steady_timer pause;  // after a failed accept, e.g. for want of descriptors
-  Secret secret;
+  Credentials credentials;
   Rank self;
   Admission admit;
   Entry enter;
@@ -57,7 +57,7 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
         refusal_ = *refusal;
         return write(refusal_, [this] { refuse(); });
       }
-      const auto challenge = answer(shared_->secret, hello_, shared_->self);
+      const auto challenge = answer(shared_->credentials, hello_, shared_->self);
       if (!challenge) return refuse();
       challenge_ = *challenge;
       write(challenge_, [this] { read(response_, [this] { decide(); }); });
@@ -75,7 +75,8 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
  private:
   void decide() {
     const Rank from{hello_.from};
-    if (!accept(shared_->secret, hello_, challenge_, response_)) return refuse();
+    const Secret& secret = shared_->credentials.secret;
+    if (!accept(secret, hello_, challenge_, response_)) return refuse();
     const bool admitted = shared_->admit(from);
     welcome_.accepted = admitted ? 1 : 0;
     // Eight bytes into a fresh socket: never blocks, so that nobody else is admitted between asking and
@@ -84,7 +85,7 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
     asio::write(socket_, asio::buffer(&welcome_, sizeof welcome_), e);
     if (e || !admitted) return refuse();
     finish();
-    shared_->enter(from, std::move(socket_));
+    shared_->enter(from, std::move(socket_), keys_of_listener(secret, hello_, challenge_));
   }
 
   void finish() {
@@ -147,9 +148,9 @@ void Acceptor::Shared::accept_next() {
   });
 }
 
-Acceptor::Acceptor(asio::io_context& io, const std::string& address, std::uint16_t port, const Secret& secret,
-                   Rank self, Admission admit, Entry enter)
-    : shared_(std::make_shared<Shared>(io, secret, self, std::move(admit), std::move(enter))) {
+Acceptor::Acceptor(asio::io_context& io, const std::string& address, std::uint16_t port,
+                   const Credentials& credentials, Rank self, Admission admit, Entry enter)
+    : shared_(std::make_shared<Shared>(io, credentials, self, std::move(admit), std::move(enter))) {
   try {
     const Tcp::endpoint where(asio::ip::make_address(address), port);
     shared_->acceptor.open(where.protocol());

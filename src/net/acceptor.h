@@ -23,12 +23,12 @@ class Acceptor {
 
   // Whether a rank that proved the secret may come in; a second caller for one rank may not.
   using Admission = std::function<bool(Rank from)>;
-  // Receives each one that came in.
-  using Entry = std::function<void(Rank from, Tcp::socket socket)>;
+  // Receives each one that came in, with the keys of its connection.
+  using Entry = std::function<void(Rank from, Tcp::socket socket, const SessionKeys& keys)>;
 
   // Listens on address, port 0 = any. Throws RunError that names the address.
-  Acceptor(boost::asio::io_context& io, const std::string& address, std::uint16_t port, const Secret& secret,
-           Rank self, Admission admit, Entry enter);
+  Acceptor(boost::asio::io_context& io, const std::string& address, std::uint16_t port,
+           const Credentials& credentials, Rank self, Admission admit, Entry enter);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -36,7 +36,7 @@ class Acceptor {
   Tcp::endpoint endpoint() const;
 
   // How many were closed because they sent something else, knew another secret, spoke another
-  // version, or were too slow.
+  // version, had another job in mind, or were too slow.
   std::uint64_t rejected_connections() const;
 
   // No more callers; pending ones are closed.
