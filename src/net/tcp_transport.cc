@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/process.h"
 
 namespace tutti::net {
 namespace {
@@ -118,7 +119,10 @@ struct Mesh::State {
 };
 
 Mesh::Mesh(Rank rank, int world, const Credentials& credentials, const std::string& address)
-    : state_(std::make_unique<State>(rank, world, credentials, address)) {}
+    : state_(std::make_unique<State>(rank, world, credentials, address)) {
+  constexpr std::size_t kOthers = 256;  // what a rank has open beside its connections, with room to spare
+  allow_descriptors(static_cast<std::size_t>(world) + Acceptor::kPending + kOthers);
+}
 
 Mesh::~Mesh() = default;
 

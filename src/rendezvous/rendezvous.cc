@@ -6,6 +6,7 @@
 
 #include "base/aes_gcm.h"
 #include "base/error.h"
+#include "base/process.h"
 
 namespace tutti::rendezvous {
 
@@ -20,6 +21,14 @@ struct Card {
   std::uint16_t port = 0;
 };
 static_assert(sizeof(Card) == 48);
+
+// All ranks may call at the same moment, and again, where strangers push them out.
+std::size_t pending_of(int world) {
+  return net::Acceptor::kPending + 2 * static_cast<std::size_t>(world);
+}
+
+// What a launcher has open beside the rendezvous, with room to spare.
+constexpr std::size_t kOtherDescriptors = 256;
 
 // After the handshake each side sends one message, and a tag under the connection's key behind it: nobody on
 // the way sends a rank to another address.
@@ -70,7 +79,10 @@ struct Rendezvous::State : std::enable_shared_from_this<State> {
             [this](Rank from) { return to_int(from) >= 0 && to_int(from) < world && !guests.contains(from); },
             [this](Rank from, net::Tcp::socket socket, const net::SessionKeys& keys) {
               seat(from, {std::move(socket), keys});
-            }) {}
+            },
+            pending_of(w)) {
+    allow_descriptors(pending_of(w) + static_cast<std::size_t>(w) + kOtherDescriptors);
+  }
 
   void seat(Rank from, Guest arrived) {
     auto& guest = guests.emplace(from, std::move(arrived)).first->second;

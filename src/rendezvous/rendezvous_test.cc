@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "rendezvous/meeting.h"
 
 namespace tutti::rendezvous {
 namespace {
@@ -40,6 +41,21 @@ TEST(Rendezvous, EveryRankLearnsWhereEveryOtherListens) {
     });
   }
   for (auto& t : ranks) t.join();
+}
+
+// Far more strangers than may be pending at once.
+TEST(Rendezvous, AThousandRanksMeetHoweverManyStrangersSitThere) {
+  constexpr int kRanks = 1000;
+  for (const int strangers : {0, 5000}) {
+    const auto meeting = meet(kRanks, strangers, kPatience);
+    for (int r = 0; r < kRanks; ++r) {
+      const auto& told = meeting.told[static_cast<std::size_t>(r)];
+      ASSERT_EQ(told.size(), static_cast<std::size_t>(kRanks)) << "rank " << r;
+      for (int other = 0; other < kRanks; ++other) {
+        ASSERT_EQ(told[static_cast<std::size_t>(other)], made_up_endpoint(other)) << "rank " << r;
+      }
+    }
+  }
 }
 
 TEST(Rendezvous, RankOfAnotherJobIsToldSoAtOnce) {
