@@ -5,6 +5,8 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
+#include <vector>
+
 #include "base/error.h"
 
 namespace tutti {
@@ -52,6 +54,16 @@ Digest hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> me
   TUTTI_CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), raw(message.data()),
                    message.size(), raw(out.data()), nullptr) != nullptr);
   return out;
+}
+
+Digest hkdf_sha256(std::span<const std::byte> secret, std::span<const std::byte> salt,
+                   std::string_view purpose) {
+  const Digest extracted = hmac_sha256(salt, secret);
+  // The first block of the expansion is the key: it is as long as the digest.
+  std::vector<std::byte> info;
+  for (const char c : purpose) info.push_back(static_cast<std::byte>(c));
+  info.push_back(std::byte{1});
+  return hmac_sha256(extracted, info);
 }
 
 bool equal_secret(std::span<const std::byte> a, std::span<const std::byte> b) {

@@ -1,4 +1,4 @@
-// SHA-256, HMAC and random bytes, from OpenSSL.
+// SHA-256, HMAC, HKDF and random bytes, from OpenSSL.
 #pragma once
 
 #include <array>
@@ -31,6 +31,11 @@ class Sha256 {
 
 Digest sha256(std::span<const std::byte> bytes);
 Digest hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> message);
+
+// A key of 256 bits that is made from `secret` for one purpose (RFC 5869): another salt or another purpose
+// gives a key that tells nothing about this one.
+Digest hkdf_sha256(std::span<const std::byte> secret, std::span<const std::byte> salt,
+                   std::string_view purpose);
 
 // Same time whatever the bytes are.
 bool equal_secret(std::span<const std::byte> a, std::span<const std::byte> b);

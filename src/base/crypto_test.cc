@@ -22,6 +22,15 @@ TEST(Crypto, HmacMatchesRfc4231Case2) {
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
 }
 
+TEST(Crypto, HkdfMatchesRfc5869Case1) {
+  const std::vector<std::byte> secret(22, std::byte{0x0b});
+  std::vector<std::byte> salt;
+  for (int i = 0; i <= 0x0c; ++i) salt.push_back(static_cast<std::byte>(i));
+  const std::string_view purpose = "\xf0\xf1\xf2\xf3\xf4\xf5\xf6\xf7\xf8\xf9";
+  EXPECT_EQ(to_hex(hkdf_sha256(secret, salt, purpose)),
+            "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf");
+}
+
 TEST(Crypto, RandomBytesDiffer) {
   Digest a{};
   Digest b{};

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <exception>
@@ -49,6 +50,13 @@ void in_network(int network, const std::function<void()>& work) {
     }
   }).join();
   if (failure) std::rethrow_exception(failure);
+}
+
+void allow_descriptors(std::size_t count) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count) return;
+  limit.rlim_cur = std::min<rlim_t>(count, limit.rlim_max);
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 std::string signal_name(int signal) {

@@ -1,6 +1,7 @@
 // What the kernel knows about cores and processes.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,6 +21,10 @@ void yield_to_others();
 // there belong to it, wherever they are used later. Returns when it is through. Throws what it throws, and
 // RunError.
 void in_network(int network, const std::function<void()>& work);
+
+// Lets this process, and those it starts from now on, have so many descriptors open, as far as the system
+// allows it; never fewer than before.
+void allow_descriptors(std::size_t count);
 
 // "SIGKILL" for 9.
 std::string signal_name(int signal);

@@ -12,11 +12,14 @@
 #include "collectives/algorithms.h"
 #include "collectives/native.h"
 #include "config/emulation.h"
+#include "config/settings.h"
 #include "lab/bench_allreduce.h"
 #include "lab/bench_emulated.h"
 #include "lab/bench_ps.h"
 #include "launch/launcher.h"
 #include "net/inproc.h"
+#include "net/wire.h"
+#include "rendezvous/meeting.h"
 
 namespace tutti::cli {
 namespace {
@@ -25,6 +28,7 @@ struct BenchFlags {
   std::optional<int> ranks;    // of allreduce
   std::optional<int> workers;  // of ps
   std::string transport = "auto";
+  std::string wire = "auto";
   std::string emulate;
   std::string algorithm = "auto";
   std::string sizes = "1K,16K,64K,512K,4M,32M";
@@ -44,12 +48,14 @@ std::optional<config::Emulation> resolve(BenchFlags& f) {
     throw ConfigError(fmt::format("--transport must be tcp with --emulate, not {}", f.transport));
   }
   if (f.transport == "auto") f.transport = emulation ? "tcp" : "shm";
+  const auto reach = emulation ? net::Reach::emulated_hosts : net::Reach::one_host;
+  f.wire = net::name_of(net::resolve_wire(net::parse_wire(f.wire), reach));
   if (!f.ranks) f.ranks = emulation && emulation->hosts > 0 ? emulation->hosts : kRanks;
   return emulation;
 }
 
 lab::BenchSpec check(const BenchFlags& f) {
-  lab::BenchSpec spec{parse_bytes_list(f.sizes), f.transport, f.algorithm, f.iterations};
+  lab::BenchSpec spec{parse_bytes_list(f.sizes), f.transport, f.wire, f.algorithm, f.iterations};
   collectives::parse_algorithm(f.algorithm);
   if (*f.ranks < 1 || *f.ranks > 1024)
     throw ConfigError(fmt::format("--ranks must be 1 to 1024, not {}", *f.ranks));
@@ -95,6 +101,7 @@ BenchResult run_processes(launch::JobSpec job, const BenchFlags& f,
   BenchResult result{nlohmann::json::array()};
   job.program = this_program();
   job.transport = f.transport;
+  job.wire = f.wire;
   job.timeout = timeout_of(f);
   const launch::Listener listener{
       [](Rank r, bool, const std::string& line) { fmt::print(stderr, "[{}] {}\n", to_int(r), line); },
@@ -150,6 +157,7 @@ int bench(BenchFlags f) {
                r["iterations"].get<int>());
   }
   print_emulated(rows);
+  if (f.transport == "tcp") fmt::print("wire: {}\n", f.wire);
   fmt::print("{}: {}\n", "auto chose as it did because", rows.back()["reason"].get<std::string>());
   return 0;
 }
@@ -174,6 +182,7 @@ int bench_ps(BenchFlags f, lab::BenchPsSpec spec) {
   if (spec.partitions < 1)
     throw ConfigError(fmt::format("--partitions must be at least 1, not {}", spec.partitions));
   spec.transport = f.transport;
+  spec.wire = f.wire;
   spec.iterations = f.iterations;
   spec.timeout_ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_of(f)).count();
   launch::JobSpec job;
@@ -205,10 +214,43 @@ int bench_ps(BenchFlags f, lab::BenchPsSpec spec) {
   return 0;
 }
 
+struct RendezvousFlags {
+  int ranks = 1000;
+  int strangers = 0;
+  bool json = false;
+};
+
+int bench_rendezvous(const RendezvousFlags& f) {
+  const auto meeting = rendezvous::meet(f.ranks, f.strangers, std::chrono::seconds(60));
+  const nlohmann::json row = {{"ranks", f.ranks}, {"strangers", f.strangers}, {"seconds", meeting.seconds}};
+  if (f.json) {
+    fmt::print("{}\n", nlohmann::json::array({row}).dump(2));
+    return 0;
+  }
+  fmt::print("{:>6} {:>10} {:>9}\n{:>6} {:>10} {:>9.3f}\n", "ranks", "strangers", "seconds", f.ranks,
+             f.strangers, meeting.seconds);
+  return 0;
+}
+
+void add_rendezvous(CLI::App& bench, Action& action) {
+  auto* command = bench.add_subcommand(
+      "rendezvous", "How long ranks take to find each other, among strangers who connect and say nothing");
+  const auto f = std::make_shared<RendezvousFlags>();
+  command->add_option("--ranks", f->ranks, "threads that call at once")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->add_option("--strangers", f->strangers, "connections that are there before them")
+      ->check(CLI::Range(0, 100'000))
+      ->capture_default_str();
+  command->add_flag("--json", f->json, "rows as a JSON array");
+  command->callback([f, &action] { action = [f] { return bench_rendezvous(*f); }; });
+}
+
 // What both benchmarks take.
 void add_common(CLI::App& command, BenchFlags& f) {
   command.add_option("--transport", f.transport, "auto (shm, or tcp with --emulate) | inproc | shm | tcp")
       ->capture_default_str();
+  command.add_option("--wire", f.wire, config::kWireHelp)->capture_default_str();
   command.add_option("--emulate", f.emulate, config::kEmulateHelp);
   command.add_option("--sizes", f.sizes, "bytes, e.g. 1K,64K,4M")->capture_default_str();
   command.add_option("--iterations", f.iterations, "a size; 0: what fits half a second")
@@ -251,6 +293,8 @@ void add_bench(CLI::App& app, Action& action) {
   ps->add_option("--partitions", spec->partitions, "of the table")->capture_default_str();
   add_common(*ps, *common);
   ps->callback([spec, common, &action] { action = [spec, common] { return bench_ps(*common, *spec); }; });
+
+  add_rendezvous(*command, action);
 }
 
 }  // namespace tutti::cli

@@ -78,6 +78,7 @@ TEST_F(Emulated, RunEndsWithTheSameBitsAndSaysWhatPassedEachLink) {
   const auto s = summary();
   EXPECT_EQ(s["parameters_sha256"], alone["parameters_sha256"]);
   EXPECT_EQ(s["config"]["transport"], "tcp");
+  EXPECT_EQ(s["config"]["wire"], "auth");
   EXPECT_EQ(s["emulated"]["hosts"], 4);
   EXPECT_EQ(s["emulated"]["link"], "1gbit");
   const auto& hosts = s["emulated"]["per_host"];
@@ -115,6 +116,7 @@ TEST_F(Emulated, BenchmarksSayWhatTheLinkCarries) {
   for (const auto& row : rows) {
     EXPECT_EQ(row["ranks"], 3);
     EXPECT_EQ(row["transport"], "tcp");
+    EXPECT_EQ(row["wire"], "auth");
     EXPECT_EQ(row["emulated"]["link"], "1gbit");
     EXPECT_EQ(row["emulated"]["per_host"].size(), 3U);
     EXPECT_GT(row["link_bytes_per_second"], 0);

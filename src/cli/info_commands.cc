@@ -51,7 +51,7 @@ int doctor() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   line("machine", fmt::format("{} cores for this process, {} of memory", allowed_cores().size(),
                               human_bytes(pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)))));
-  line("transports", "inproc, shm, tcp (authenticated, loopback); mpi: not built in");
+  line("transports", "inproc, shm, tcp (authenticated; --wire encrypt); mpi: not built in");
   line("emulate", emulation());
   std::string strategies;
   for (const auto& s : exchange::all_strategies())

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "config/environment.h"
+#include "config/settings.h"
 #include "launch/launcher.h"
 
 namespace tutti::cli {
@@ -14,6 +15,7 @@ namespace {
 struct LaunchFlags {
   int processes = 1;
   std::string transport = "shm";
+  std::string wire = "auto";
   double timeout_s = 600;
   bool prefix = true;
   std::vector<std::string> command;
@@ -44,6 +46,7 @@ launch::JobSpec spec_of(const LaunchFlags& f) {
   job.command[0] = config::find_program(f.command[0]);
   job.workers = f.processes;
   job.transport = f.transport;
+  job.wire = f.wire;
   job.timeout = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(f.timeout_s));
   job.busy_threads = 2;  // backward computes while the exchange waits
   job.environment = environment_for(f.processes);
@@ -71,6 +74,9 @@ void add_launch(CLI::App& app, Action& action) {
   command->add_option("-n,--processes", flags->processes, "how many")->required()->check(CLI::Range(1, 1024));
   command->add_option("--transport", flags->transport, "how they reach each other")
       ->check(CLI::IsMember({"shm", "tcp"}))
+      ->capture_default_str();
+  command->add_option("--wire", flags->wire, config::kWireHelp)
+      ->check(CLI::IsMember({"auto", "auth", "encrypt", "plain"}))
       ->capture_default_str();
   command
       ->add_option("--timeout", flags->timeout_s,

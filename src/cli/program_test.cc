@@ -66,6 +66,11 @@ TEST_F(Program, ServersGiveTheBitsOfAnAllReduceHoweverTheyAreArranged) {
   EXPECT_EQ(summary()["servers"], 1);
   EXPECT_GT(summary()["bytes_sent_per_server"].get<std::int64_t>(), 1000);
   EXPECT_EQ(digest({"--strategy", "ps-sync", "--servers", "3", "--transport", "tcp"}), expected);
+  for (const char* wire : {"auth", "encrypt"}) {
+    EXPECT_EQ(digest({"--strategy", "ps-sync", "--servers", "3", "--transport", "tcp", "--wire", wire}),
+              expected);
+    EXPECT_EQ(summary()["config"]["wire"], wire);
+  }
   EXPECT_EQ(digest({"--strategy", "ps-sync", "--colocate"}), expected);
   EXPECT_EQ(digest({"--strategy", "ps-sync", "--colocate", "--transport", "tcp"}), expected);
   EXPECT_EQ(digest({"--strategy", "ps-sync", "--local-aggregation", "--transport", "tcp"}), expected);
@@ -312,6 +317,28 @@ TEST_F(Program, BenchPrintsTheRowsOfTheContract) {
     EXPECT_EQ(rows[1]["bytes"], 65536);
     EXPECT_EQ(rows[1]["transport"], transport);
   }
+}
+
+TEST_F(Program, BenchSaysWhatProtectedTheWire) {
+  for (const char* wire : {"auto", "plain", "auth", "encrypt"}) {
+    const Ended e = run({"bench", "allreduce", "--ranks", "2", "--transport", "tcp", "--wire", wire,
+                         "--sizes", "64K,3M", "--iterations", "3", "--json"});
+    ASSERT_EQ(e.code, 0) << e.error;
+    for (const auto& row : nlohmann::json::parse(e.out)) {
+      EXPECT_EQ(row["wire"], std::string(wire) == "auto" ? "plain" : wire);
+      EXPECT_TRUE(row["verified"]);
+    }
+  }
+  expect_refused({"bench", "allreduce", "--transport", "tcp", "--wire", "tls"}, "--wire");
+}
+
+TEST_F(Program, BenchOfARendezvousTellsItsTime) {
+  const Ended e = run({"bench", "rendezvous", "--ranks", "20", "--strangers", "30", "--json"});
+  ASSERT_EQ(e.code, 0) << e.error;
+  const auto row = nlohmann::json::parse(e.out).at(0);
+  EXPECT_EQ(row["ranks"], 20);
+  EXPECT_EQ(row["strangers"], 30);
+  EXPECT_GT(row["seconds"], 0);
 }
 
 TEST_F(Program, BenchOfServersIsVerified) {

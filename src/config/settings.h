@@ -18,6 +18,11 @@
 
 namespace tutti::config {
 
+// Of --wire, wherever it is a flag.
+inline constexpr const char* kWireHelp =
+    "of TCP connections: auth (nobody on the way changes a message unseen) | encrypt (nor reads it) | plain "
+    "(within one host alone) | auto: auth between hosts, plain within one";
+
 // Who reads a setting: the headings of --help and docs/settings.md, in this order.
 enum class Group { network, data, own_data, training, optimizer, strategy, emulation, machine, outcome };
 std::string_view title_of(Group group);

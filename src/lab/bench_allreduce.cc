@@ -76,6 +76,7 @@ nlohmann::json bench_allreduce(collectives::Collectives& all, const BenchSpec& s
                     {"seconds", seconds},
                     {"ranks", all.world()},
                     {"transport", spec.transport},
+                    {"wire", spec.wire},
                     {"algorithm", name_of(choice.algorithm)},
                     {"reason", choice.reason},
                     {"iterations", iterations},

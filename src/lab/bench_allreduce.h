@@ -17,13 +17,14 @@ inline constexpr const char* kBenchTask = "bench-allreduce";
 struct BenchSpec {
   std::vector<std::uint64_t> sizes;  // bytes
   std::string transport = "shm";     // for the rows
+  std::string wire = "plain";        // likewise
   std::string algorithm = "auto";
   int iterations = 0;  // 0: as many as fit half a second, between 10 and 2000
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BenchSpec, sizes, transport, algorithm, iterations)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BenchSpec, sizes, transport, wire, algorithm, iterations)
 
-// A collective call. The rows: bytes, seconds, ranks, transport, algorithm, reason, iterations, verified,
-// bytes_per_second. Throws RunError if a result is wrong.
+// A collective call. The rows: bytes, seconds, ranks, transport, wire, algorithm, reason, iterations,
+// verified, bytes_per_second. Throws RunError if a result is wrong.
 nlohmann::json bench_allreduce(collectives::Collectives& all, const BenchSpec& spec);
 
 }  // namespace tutti::lab

@@ -242,6 +242,7 @@ nlohmann::json row_of(const BenchPsSpec& spec, const char* what, std::uint64_t b
           {"workers", spec.workers},
           {"servers", spec.servers},
           {"transport", spec.transport},
+          {"wire", spec.wire},
           {"algorithm", what},
           {"iterations", iterations},
           {"verified", verified},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/version.h"
 #include "net/segment_transport.h"
 #include "net/stall.h"
 #include "net/tcp_transport.h"
@@ -45,6 +46,7 @@ UniqueFd write_job(const WorkerJob& job) {
                                {"payload", job.payload},
                                {"secret", bytes_to_json(job.secret)},
                                {"transport", job.transport},
+                               {"wire", static_cast<std::uint32_t>(job.wire)},
                                {"segment_fd", job.segment_fd},
                                {"local_segment_fd", job.local_segment_fd},
                                {"rendezvous_host", job.rendezvous.host},
@@ -60,6 +62,17 @@ UniqueFd write_job(const WorkerJob& job) {
   UniqueFd fd = make_memory_file("tutti-job", 0);
   write_all(fd.get(), std::as_bytes(std::span(text)), "cannot write the job description");
   return fd;
+}
+
+Digest digest_of(const WorkerJob& job) {
+  const nlohmann::json alike = {
+      {"version", kVersion}, {"world", job.world}, {"task", job.task}, {"payload", job.payload}};
+  const std::string text = alike.dump();
+  return sha256(std::as_bytes(std::span(text)));
+}
+
+net::Credentials credentials_of(const WorkerJob& job) {
+  return {job.secret, {.job = digest_of(job), .wire = job.wire}};
 }
 
 WorkerJob read_job(int fd) {
@@ -80,6 +93,7 @@ WorkerJob read_job(int fd) {
     if (secret.size() != job.secret.size()) throw ConfigError("the job description has no secret");
     std::ranges::transform(secret, job.secret.begin(), [](int b) { return static_cast<std::byte>(b); });
     job.transport = json.at("transport");
+    job.wire = static_cast<net::Wire>(json.at("wire").get<std::uint32_t>());
     job.segment_fd = json.at("segment_fd");
     job.local_segment_fd = json.at("local_segment_fd");
     job.rendezvous = {json.at("rendezvous_host"), json.at("rendezvous_port")};
@@ -110,9 +124,10 @@ std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink
     return take_seat(job.segment_fd, job.rank, options);
   }
   const net::Waiting waiting(*options.board, job.rank);
-  net::Mesh mesh(job.rank, job.world, job.secret, job.address);
+  const auto credentials = credentials_of(job);
+  net::Mesh mesh(job.rank, job.world, credentials, job.address);
   const auto peers =
-      rendezvous::join(job.rendezvous, job.secret, job.rank, job.world, mesh.endpoint(),
+      rendezvous::join(job.rendezvous, credentials, job.rank, job.world, mesh.endpoint(),
                        Deadline::in(std::max<Clock::duration>(job.timeout, net::kTimeToStart)));
   std::uint64_t rejected_connections = 0;
   auto transport = mesh.connect(peers, options, &rejected_connections);

@@ -25,12 +25,13 @@ struct WorkerJob {
   std::string task;        // which of the program's tasks, e.g. "train"
   nlohmann::json payload;  // what the task needs
   net::Secret secret{};
-  std::string transport;      // "shm" or "tcp"
-  int segment_fd = -1;        // the shared memory, for shm
-  int local_segment_fd = -1;  // the workers' own, beside tcp
-  net::Endpoint rendezvous;   // for tcp
-  std::string address;        // where the rank listens, for tcp
-  int board_fd = -1;          // where all ranks show how they are (net/status_board.h)
+  std::string transport;              // "shm" or "tcp"
+  net::Wire wire = net::Wire::plain;  // of tcp
+  int segment_fd = -1;                // the shared memory, for shm
+  int local_segment_fd = -1;          // the workers' own, beside tcp
+  net::Endpoint rendezvous;           // for tcp
+  std::string address;                // where the rank listens, for tcp
+  int board_fd = -1;                  // where all ranks show how they are (net/status_board.h)
   int report_fd = -1;
   std::chrono::milliseconds timeout{30'000};
   bool survives_workers = false;  // as in JobSpec
@@ -44,6 +45,11 @@ inline constexpr const char* kJobVariable = "TUTTI_JOB_FD";
 
 // Writes the description to a memory file for a child to inherit. Throws RunError.
 UniqueFd write_job(const WorkerJob& job);
+
+// What all ranks of a job have alike, for their handshakes (net/auth.h): what it runs, with which settings,
+// among how many.
+Digest digest_of(const WorkerJob& job);
+net::Credentials credentials_of(const WorkerJob& job);
 
 // Reads and closes it. Throws ConfigError if the descriptor holds none.
 WorkerJob read_job(int fd);

@@ -21,6 +21,7 @@ WorkerJob unusual() {
   job.payload = {{"text", "\"quoted\"\n"}, {"numbers", {1, 2.5}}};
   for (std::size_t i = 0; i < job.secret.size(); ++i) job.secret[i] = static_cast<std::byte>(251 - i);
   job.transport = "tcp";
+  job.wire = net::Wire::encrypt;
   job.segment_fd = 11;
   job.local_segment_fd = 12;
   job.rendezvous = {"10.1.2.3", 4567};
@@ -39,6 +40,23 @@ TEST(Job, DescriptionArrivesWholeAndItsDescriptorIsClosed) {
   const int fd = write_job(sent).release();
   EXPECT_TRUE(read_job(fd) == sent);
   EXPECT_EQ(::fcntl(fd, F_GETFD), -1);
+}
+
+TEST(Job, RanksOfOneHaveOneDigestAndOthersHaveAnother) {
+  const WorkerJob job = unusual();
+  WorkerJob other = job;
+  other.rank = Rank{6};
+  other.address = "10.1.2.9";
+  EXPECT_EQ(digest_of(job), digest_of(other));
+  other.payload["numbers"][1] = 2.25;
+  EXPECT_NE(digest_of(job), digest_of(other));
+  other = job;
+  other.task = "another task";
+  EXPECT_NE(digest_of(job), digest_of(other));
+  other = job;
+  other.world = 8;
+  EXPECT_NE(digest_of(job), digest_of(other));
+  EXPECT_EQ(credentials_of(job).terms, (net::Terms{.job = digest_of(job), .wire = job.wire}));
 }
 
 TEST(Job, DescriptorOfSomethingElseIsRefusedByItsNumber) {

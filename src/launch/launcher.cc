@@ -20,6 +20,7 @@
 #include "launch/watch.h"
 #include "net/segment.h"
 #include "net/stall.h"
+#include "net/wire.h"
 #include "observe/event.h"
 #include "rendezvous/rendezvous.h"
 
@@ -107,6 +108,17 @@ bool is_held(pid_t pid) {
   return status_of(pid, "State") == 't' || status_of(pid, "CoreDumping") == '1';
 }
 
+net::Reach reach_of(const JobSpec& spec) {
+  auto places = spec.places;
+  places.push_back(spec.rendezvous);
+  const auto all = [&](const auto& holds) { return std::ranges::all_of(places, holds); };
+  if (all([](const Place& p) { return p.network < 0 && net::is_loopback(p.address); }))
+    return net::Reach::one_host;
+  // A network that is no host's own is one that this machine has made.
+  if (all([](const Place& p) { return p.network >= 0; })) return net::Reach::emulated_hosts;
+  return net::Reach::hosts;
+}
+
 // A worker and whatever it has started: the group that spawn() gave it. Call it before the worker is waited
 // for, while its number cannot be another's. A worker that has not come to make its group is met alone.
 void kill_group(pid_t pid) {
@@ -165,6 +177,7 @@ class Job {
     job.payload = spec_.payload;
     job.secret = net::make_secret();
     job.transport = spec_.transport;
+    job.wire = net::resolve_wire(net::parse_wire(spec_.wire), reach_of(spec_));
     job.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec_.timeout);
     job.board_fd = board_.fd();
     job.survives_workers = spec_.survives_workers;
@@ -193,8 +206,8 @@ class Job {
 
   void open_rendezvous(const WorkerJob& job) {
     const auto open = [&] {
-      rendezvous_ =
-          std::make_unique<rendezvous::Rendezvous>(io_, spec_.rendezvous.address, job.world, job.secret);
+      rendezvous_ = std::make_unique<rendezvous::Rendezvous>(io_, spec_.rendezvous.address, job.world,
+                                                             credentials_of(job));
     };
     spec_.rendezvous.network < 0 ? open() : in_network(spec_.rendezvous.network, open);
   }

@@ -33,6 +33,9 @@ struct JobSpec {
   std::string task;
   nlohmann::json payload;
   std::string transport = "shm";  // "shm" or "tcp"
+  // What protects the connections of "tcp": "plain", "auth", "encrypt", or "auto", by where the places are
+  // (net/wire.h).
+  std::string wire = "auto";
   // A rank that makes no progress for so long, and waits for nobody, is stuck (launch/watch.h).
   Clock::duration timeout = std::chrono::seconds(30);
   // A process that shows no life for so long is lost.
@@ -68,7 +71,8 @@ struct Outcome {
 // Runs the job to its end. SIGINT, SIGTERM and SIGHUP stop it: at once, or, where the job saves when asked,
 // after its workers have saved and ended (net/status_board.h), for which they have ten seconds; a second
 // signal stops them at once. SIGUSR1 then asks for a checkpoint. Must be called from a thread that outlives
-// it, with no other threads doing fork. Throws RunError if the job cannot be started.
+// it, with no other threads doing fork. Throws RunError if the job cannot be started, and ConfigError where
+// places on several hosts are to be connected without protection.
 Outcome run(const JobSpec& spec, const Listener& listener);
 
 }  // namespace tutti::launch

@@ -9,6 +9,7 @@
 #include <map>
 #include <thread>
 
+#include "base/error.h"
 #include "launch/launcher.h"
 #include "observe/event.h"
 
@@ -63,6 +64,25 @@ TEST_P(Launcher, RunsAllRanksAndTellsTheirOutputApart) {
   }
   EXPECT_EQ(seen.pids.size(), 3U);
   expect_all_gone(seen);
+}
+
+TEST(LauncherOverTcp, ProtectsConnectionsAsAsked) {
+  for (const char* wire : {"auto", "plain", "auth", "encrypt"}) {
+    Seen seen;
+    JobSpec spec = job("tcp", 2, {{"mode", "fine"}});
+    spec.wire = wire;
+    const Outcome o = run(spec, listen_to(seen));
+    EXPECT_EQ(o.exit_code, 0) << wire << ": " << o.line;
+  }
+}
+
+TEST(LauncherOverTcp, StartsNothingThatWouldBePlainBetweenHosts) {
+  Seen seen;
+  JobSpec spec = job("tcp", 2, {{"mode", "fine"}});
+  spec.places = {{-1, "127.0.0.1"}, {-1, "192.0.2.1"}};
+  spec.wire = "plain";
+  EXPECT_THROW(run(spec, listen_to(seen)), ConfigError);
+  EXPECT_TRUE(seen.pids.empty());
 }
 
 TEST_P(Launcher, FirstFailingRanksCodeIsTheJobs) {

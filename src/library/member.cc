@@ -42,7 +42,8 @@ std::unique_ptr<Member> Member::join(std::optional<int> job_descriptor) {
   auto life = std::make_shared<Life>(job);
   const ConnectOptions connection{job.secret,
                                   job.address.empty() ? "127.0.0.1" : job.address,
-                                  {.timeout = job.timeout, .own_core = job.own_core}};
+                                  {.timeout = job.timeout, .own_core = job.own_core},
+                                  job.wire};
   auto member = std::make_unique<Member>(launch::connect(job, life->report), connection);
   member->life_ = std::move(life);
   return member;

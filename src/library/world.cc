@@ -71,8 +71,8 @@ class TcpWorld final : public World {
     const int seats = workers + servers;
     options_.board = board_of_world(all, seats);
     for (int seat = to_int(all.rank()); seat < seats; seat += workers) {
-      meshes_.emplace(seat,
-                      std::make_unique<net::Mesh>(Rank{seat}, seats, connection.secret, connection.address));
+      const net::Credentials credentials(connection.secret, {.wire = connection.wire});
+      meshes_.emplace(seat, std::make_unique<net::Mesh>(Rank{seat}, seats, credentials, connection.address));
     }
     std::string mine;
     for (const auto& [seat, mesh] : meshes_) {

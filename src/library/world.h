@@ -16,6 +16,7 @@ struct ConnectOptions {
   net::Secret secret{};                // the job's
   std::string address = "127.0.0.1";   // where this process listens, for TCP
   net::TransportOptions options = {};  // the board is each world's own
+  net::Wire wire = net::Wire::plain;   // what protects TCP connections
 };
 
 // Seats 0 to N - 1 are those of the N processes, and behind them are `servers` more, of which process r has

@@ -23,20 +23,28 @@ void close_on_exec(int fd) {
 }  // namespace
 
 struct Acceptor::Shared : std::enable_shared_from_this<Shared> {
-  Shared(asio::io_context& io, const Secret& s, Rank me, Admission a, Entry e)
-      : acceptor(io), pause(io), secret(s), self(me), admit(std::move(a)), enter(std::move(e)) {}
+  Shared(asio::io_context& io, const Credentials& c, Rank me, Admission a, Entry e, std::size_t at_most)
+      : acceptor(io),
+        pause(io),
+        credentials(c),
+        self(me),
+        admit(std::move(a)),
+        enter(std::move(e)),
+        most_pending(at_most) {}
 
   void accept_next();
-  void forget_ended();
+  void refuse_oldest();
+  void start(Tcp::socket socket);
 
   Tcp::acceptor acceptor;
   asio::steady_timer pause;  // after a failed accept, e.g. for want of descriptors
-  Secret secret;
+  Credentials credentials;
   Rank self;
   Admission admit;
   Entry enter;
   std::uint64_t rejected_connections = 0;
-  std::list<std::weak_ptr<Session>> pending;
+  std::size_t most_pending;
+  std::list<std::weak_ptr<Session>> pending;  // the oldest first; each takes itself out when it is done
 };
 
 // One caller's handshake. Keeps itself alive through the operations it waits for.
@@ -45,9 +53,9 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
   Session(std::shared_ptr<Shared> shared, Tcp::socket socket)
       : shared_(std::move(shared)), socket_(std::move(socket)), timer_(socket_.get_executor()) {}
 
-  ~Session() { shared_->forget_ended(); }
-
-  void start() {
+  // `place` is its own in the list of those that are pending.
+  void start(std::list<std::weak_ptr<Session>>::iterator place) {
+    place_ = place;
     timer_.expires_after(kHandshakeTime);
     timer_.async_wait([self = shared_from_this()](error_code e) {
       if (!e) self->refuse();
@@ -57,7 +65,7 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
         refusal_ = *refusal;
         return write(refusal_, [this] { refuse(); });
       }
-      const auto challenge = answer(shared_->secret, hello_, shared_->self);
+      const auto challenge = answer(shared_->credentials, hello_, shared_->self);
       if (!challenge) return refuse();
       challenge_ = *challenge;
       write(challenge_, [this] { read(response_, [this] { decide(); }); });
@@ -75,7 +83,8 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
  private:
   void decide() {
     const Rank from{hello_.from};
-    if (!accept(shared_->secret, hello_, challenge_, response_)) return refuse();
+    const Secret& secret = shared_->credentials.secret;
+    if (!accept(secret, hello_, challenge_, response_)) return refuse();
     const bool admitted = shared_->admit(from);
     welcome_.accepted = admitted ? 1 : 0;
     // Eight bytes into a fresh socket: never blocks, so that nobody else is admitted between asking and
@@ -84,12 +93,13 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
     asio::write(socket_, asio::buffer(&welcome_, sizeof welcome_), e);
     if (e || !admitted) return refuse();
     finish();
-    shared_->enter(from, std::move(socket_));
+    shared_->enter(from, std::move(socket_), keys_of_listener(secret, hello_, challenge_));
   }
 
   void finish() {
     done_ = true;
     timer_.cancel();
+    shared_->pending.erase(place_);
   }
 
   template <typename T, typename Next>
@@ -113,6 +123,7 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<Shared> shared_;
   Tcp::socket socket_;
   asio::steady_timer timer_;
+  std::list<std::weak_ptr<Session>>::iterator place_;
   Hello hello_;
   Refusal refusal_;
   Challenge challenge_;
@@ -121,35 +132,41 @@ class Acceptor::Session : public std::enable_shared_from_this<Session> {
   bool done_ = false;
 };
 
-void Acceptor::Shared::forget_ended() {
-  pending.remove_if([](const std::weak_ptr<Session>& s) { return s.expired(); });
+void Acceptor::Shared::refuse_oldest() {
+  if (const auto oldest = pending.front().lock()) return oldest->refuse();
+  pending.pop_front();
+}
+
+void Acceptor::Shared::start(Tcp::socket socket) {
+  if (pending.size() >= most_pending) refuse_oldest();
+  close_on_exec(socket.native_handle());
+  const auto session = std::make_shared<Session>(shared_from_this(), std::move(socket));
+  session->start(pending.insert(pending.end(), session));
 }
 
 void Acceptor::Shared::accept_next() {
   acceptor.async_accept([self = shared_from_this()](error_code e, Tcp::socket socket) {
     if (!self->acceptor.is_open()) return;
-    if (e) {
-      self->pause.expires_after(std::chrono::milliseconds(50));
-      self->pause.async_wait([self](error_code cancelled) {
-        if (!cancelled && self->acceptor.is_open()) self->accept_next();
-      });
-      return;
+    if (!e) {
+      self->start(std::move(socket));
+      return self->accept_next();
     }
-    if (self->pending.size() >= kPending) {
-      if (const auto oldest = self->pending.front().lock()) oldest->refuse();
-      self->pending.pop_front();
+    // Strangers may have taken every descriptor that this process can have.
+    if (e == asio::error::no_descriptors && !self->pending.empty()) {
+      self->refuse_oldest();
+      return self->accept_next();
     }
-    close_on_exec(socket.native_handle());
-    const auto session = std::make_shared<Session>(self, std::move(socket));
-    self->pending.push_back(session);
-    session->start();
-    self->accept_next();
+    self->pause.expires_after(std::chrono::milliseconds(50));
+    self->pause.async_wait([self](error_code cancelled) {
+      if (!cancelled && self->acceptor.is_open()) self->accept_next();
+    });
   });
 }
 
-Acceptor::Acceptor(asio::io_context& io, const std::string& address, std::uint16_t port, const Secret& secret,
-                   Rank self, Admission admit, Entry enter)
-    : shared_(std::make_shared<Shared>(io, secret, self, std::move(admit), std::move(enter))) {
+Acceptor::Acceptor(asio::io_context& io, const std::string& address, std::uint16_t port,
+                   const Credentials& credentials, Rank self, Admission admit, Entry enter,
+                   std::size_t pending)
+    : shared_(std::make_shared<Shared>(io, credentials, self, std::move(admit), std::move(enter), pending)) {
   try {
     const Tcp::endpoint where(asio::ip::make_address(address), port);
     shared_->acceptor.open(where.protocol());
@@ -179,9 +196,7 @@ void Acceptor::close() {
   error_code ignored;
   shared_->acceptor.close(ignored);
   shared_->pause.cancel();
-  for (const auto& weak : std::exchange(shared_->pending, {})) {
-    if (const auto session = weak.lock()) session->refuse();
-  }
+  while (!shared_->pending.empty()) shared_->refuse_oldest();
 }
 
 }  // namespace tutti::net

@@ -14,8 +14,8 @@ namespace tutti::net {
 using Tcp = boost::asio::ip::tcp;
 
 // Runs on the io_context it is given and on the one thread that runs that. A connection that has not proven
-// itself holds a few hundred bytes, at most kHandshakeTime long, at most kPending of them at once; the oldest
-// goes first.
+// itself holds a few hundred bytes, at most kHandshakeTime long, at most `pending` of them at once, or as
+// many as this process may have open; the oldest goes first.
 class Acceptor {
  public:
   static constexpr auto kHandshakeTime = std::chrono::seconds(5);
@@ -23,12 +23,14 @@ class Acceptor {
 
   // Whether a rank that proved the secret may come in; a second caller for one rank may not.
   using Admission = std::function<bool(Rank from)>;
-  // Receives each one that came in.
-  using Entry = std::function<void(Rank from, Tcp::socket socket)>;
+  // Receives each one that came in, with the keys of its connection.
+  using Entry = std::function<void(Rank from, Tcp::socket socket, const SessionKeys& keys)>;
 
-  // Listens on address, port 0 = any. Throws RunError that names the address.
-  Acceptor(boost::asio::io_context& io, const std::string& address, std::uint16_t port, const Secret& secret,
-           Rank self, Admission admit, Entry enter);
+  // Listens on address, port 0 = any. `pending` leaves room for all honest callers that may come at once, and
+  // is what strangers who say nothing can take. Throws RunError that names the address.
+  Acceptor(boost::asio::io_context& io, const std::string& address, std::uint16_t port,
+           const Credentials& credentials, Rank self, Admission admit, Entry enter,
+           std::size_t pending = kPending);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -36,7 +38,7 @@ class Acceptor {
   Tcp::endpoint endpoint() const;
 
   // How many were closed because they sent something else, knew another secret, spoke another
-  // version, or were too slow.
+  // version, had another job in mind, or were too slow.
   std::uint64_t rejected_connections() const;
 
   // No more callers; pending ones are closed.

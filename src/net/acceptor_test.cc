@@ -49,16 +49,18 @@ class AcceptorTest : public ::testing::Test {
   }
 
   Secret secret_ = make_secret();
+  Digest job_ = make_secret();
+  Credentials ours_{secret_, {.job = job_, .wire = Wire::auth}};
   boost::asio::io_context io_;
   boost::asio::io_context client_io_;
   std::set<int> entered_;
   Acceptor acceptor_{io_,
                      "127.0.0.1",
                      0,
-                     secret_,
+                     ours_,
                      Rank{0},
                      [this](Rank r) { return !entered_.contains(to_int(r)); },
-                     [this](Rank r, Tcp::socket s) {
+                     [this](Rank r, Tcp::socket s, const SessionKeys&) {
                        entered_.insert(to_int(r));
                        sockets_.push_back(std::move(s));
                      }};
@@ -67,7 +69,7 @@ class AcceptorTest : public ::testing::Test {
 };
 
 TEST_F(AcceptorTest, LetsInWhoKnowsTheSecret) {
-  EXPECT_TRUE(dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
+  EXPECT_TRUE(dial(where(), ours_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
   EXPECT_EQ(rejected_connections(), 0U);
 }
 
@@ -76,7 +78,7 @@ TEST_F(AcceptorTest, ClosesAndCountsGarbage) {
   boost::asio::write(socket, boost::asio::buffer(std::string(4096, 'x')));
   expect_closed(socket);
   EXPECT_EQ(rejected_connections(), 1U);
-  EXPECT_TRUE(dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
+  EXPECT_TRUE(dial(where(), ours_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
 }
 
 TEST_F(AcceptorTest, ClosesAndCountsAHugeLength) {
@@ -108,12 +110,28 @@ TEST_F(AcceptorTest, TellsACallerOfAnotherVersionItsOwnAndClosesAndCountsIt) {
   EXPECT_EQ(refusal, Refusal{});
   expect_closed(socket);
   EXPECT_EQ(rejected_connections(), 1U);
-  EXPECT_TRUE(dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
+  EXPECT_TRUE(dial(where(), ours_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
+}
+
+TEST_F(AcceptorTest, CallerOfAnotherJobEndsAtOnceAndNamesBothAndIsCounted) {
+  Credentials other = ours_;
+  other.terms.job = make_secret();
+  try {
+    dial(where(), other, Rank{1}, Rank{0}, Deadline::in(kPatience));
+    ADD_FAILURE() << "it was let in";
+  } catch (const ProtocolError& e) {
+    EXPECT_EQ(e.what(), fmt::format("rank 1: 127.0.0.1:{} has other terms: the job is {} there and {} here",
+                                    where().port, to_hex(job_), to_hex(other.terms.job)));
+  }
+  other.terms = {.job = job_, .wire = Wire::plain};
+  EXPECT_THROW(dial(where(), other, Rank{1}, Rank{0}, Deadline::in(kPatience)), ProtocolError);
+  EXPECT_TRUE(dial(where(), ours_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
+  EXPECT_EQ(rejected_connections(), 2U);
 }
 
 TEST_F(AcceptorTest, TurnsAwayASecondCallerForOneRank) {
-  const auto first = dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience));
-  EXPECT_THROW(dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience)), AuthError);
+  const auto first = dial(where(), ours_, Rank{1}, Rank{0}, Deadline::in(kPatience));
+  EXPECT_THROW(dial(where(), ours_, Rank{1}, Rank{0}, Deadline::in(kPatience)), AuthError);
   EXPECT_EQ(entered_.size(), 1U);
 }
 
@@ -134,7 +152,7 @@ TEST_F(AcceptorTest, ClosesWhoDoesNotGetOnWithTheHandshake) {
 TEST_F(AcceptorTest, ManyIdleStrangersDoNotKeepARankOut) {
   std::vector<Tcp::socket> idle;
   for (int i = 0; i < 600; ++i) idle.push_back(connect_raw());
-  EXPECT_TRUE(dial(where(), secret_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
+  EXPECT_TRUE(dial(where(), ours_, Rank{1}, Rank{0}, Deadline::in(kPatience)));
   EXPECT_GE(rejected_connections(), 600U - Acceptor::kPending);
 }
 

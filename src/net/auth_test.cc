@@ -1,5 +1,6 @@
 #include "net/auth.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -69,7 +70,8 @@ TEST(Auth, ForeignHelloGetsNoAnswer) {
 }
 
 Challenge as_received(const Refusal& refusal) {
-  return std::bit_cast<Challenge>(refusal);
+  const auto [nonce, proof] = std::bit_cast<std::array<Digest, 2>>(refusal);
+  return {nonce, proof, {}};
 }
 
 TEST(Auth, HelloOfAnotherVersionIsRefusedAndBothSidesKnowWhy) {
@@ -105,6 +107,60 @@ TEST(Auth, RefusalIsNoChallengeAndAChallengeNoRefusal) {
   with_more.version = kProtocolVersion + 1;
   with_more.zeros[51] = std::byte{1};
   EXPECT_FALSE(refused_by(as_received(with_more)));
+}
+
+const Terms kTerms{.job = make_secret(), .wire = Wire::auth};
+
+TEST(Auth, CallerLearnsTheListenersTermsAndAStrangerDoesNot) {
+  const Hello hello = make_hello(Rank{3}, Rank{1});
+  const auto challenge = answer({kSecret, kTerms}, hello, Rank{1});
+  ASSERT_TRUE(respond(kSecret, hello, *challenge));
+  EXPECT_EQ(terms_of(kSecret, hello, *challenge), kTerms);
+  EXPECT_NE(terms_of(make_secret(), hello, *challenge), kTerms);
+  // Whoever asks twice cannot tell that both answers hold the same.
+  const auto again = answer({kSecret, kTerms}, hello, Rank{1});
+  EXPECT_NE(challenge->terms.job, kTerms.job);
+  EXPECT_NE(challenge->terms.job, again->terms.job);
+}
+
+TEST(Auth, TermsCannotBeChangedOnTheWay) {
+  const Hello hello = make_hello(Rank{3}, Rank{1});
+  auto challenge = *answer({kSecret, kTerms}, hello, Rank{1});
+  const auto response = respond(kSecret, hello, challenge);
+  challenge.terms.wire = Wire::plain;
+  EXPECT_FALSE(respond(kSecret, hello, challenge));
+  EXPECT_FALSE(accept(kSecret, hello, challenge, *response));
+  challenge = *answer({kSecret, kTerms}, hello, Rank{1});
+  challenge.terms.job[0] ^= std::byte{1};
+  EXPECT_FALSE(respond(kSecret, hello, challenge));
+}
+
+TEST(Auth, TermsThatDifferAreNamedWithBothValues) {
+  EXPECT_EQ(disagreement(kTerms, kTerms), std::nullopt);
+  Terms other = kTerms;
+  other.job = make_secret();
+  EXPECT_EQ(disagreement(kTerms, other),
+            fmt::format("the job is {} there and {} here", to_hex(kTerms.job), to_hex(other.job)));
+  other.job = {};  // not said
+  EXPECT_EQ(disagreement(kTerms, other), std::nullopt);
+  EXPECT_EQ(disagreement(other, kTerms), std::nullopt);
+  other.wire = Wire::encrypt;
+  EXPECT_EQ(disagreement(kTerms, other), "--wire is auth there and encrypt here");
+}
+
+TEST(Auth, BothEndsMakeTheSameKeysOfTheirConnectionAndNoOther) {
+  const Hello hello = make_hello(Rank{3}, Rank{1});
+  std::set<Digest> keys;
+  for (int connection = 0; connection < 3; ++connection) {  // even where a hello is replayed
+    const auto challenge = *answer(kSecret, hello, Rank{1});
+    const auto caller = keys_of_caller(kSecret, hello, challenge);
+    const auto listener = keys_of_listener(kSecret, hello, challenge);
+    EXPECT_EQ(caller.sending, listener.receiving);
+    EXPECT_EQ(caller.receiving, listener.sending);
+    EXPECT_TRUE(keys.insert(caller.sending).second);
+    EXPECT_TRUE(keys.insert(caller.receiving).second);
+    EXPECT_TRUE(keys.insert(keys_of_caller(make_secret(), hello, challenge).sending).second);
+  }
 }
 
 }  // namespace

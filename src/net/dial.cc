@@ -108,41 +108,49 @@ namespace {
 
 // One attempt. Empty if nobody listens yet, or if the listener closed before it decided: a flood of strangers
 // may push an honest caller out.
-UniqueFd dial_once(const Endpoint& where, const Secret& secret, Rank self, Rank to, Deadline deadline) {
-  UniqueFd fd = connect_once(where, self, to, deadline);
-  if (!fd) return {};
+Connection dial_once(const Endpoint& where, const Credentials& ours, Rank self, Rank to, Deadline deadline) {
+  Connection made{connect_once(where, self, to, deadline), {}};
+  if (!made) return {};
+  const int fd = made.fd.get();
   const auto who = fmt::format("rank {}: {}:{}", to_int(self), where.host, where.port);
   Hello hello = make_hello(self, to);
   Challenge challenge;
   Welcome welcome;
   try {
-    write_exactly(fd.get(), bytes_of(hello), self, to, "authentication", deadline);
-    read_exactly(fd.get(), bytes_of(challenge), self, to, "authentication", deadline);
-    auto response = respond(secret, hello, challenge);
-    if (const auto version = refused_by(challenge); !response && version) {
+    write_exactly(fd, bytes_of(hello), self, to, "authentication", deadline);
+    // A refusal ends where the terms would begin.
+    const auto received = bytes_of(challenge);
+    read_exactly(fd, received.first(sizeof(Refusal)), self, to, "authentication", deadline);
+    if (const auto version = refused_by(challenge)) {
       throw ProtocolError(fmt::format("{} speaks version {} of the protocol, this program {}", who, *version,
                                       kProtocolVersion));
     }
+    read_exactly(fd, received.subspan(sizeof(Refusal)), self, to, "authentication", deadline);
+    auto response = respond(ours.secret, hello, challenge);
     if (!response) throw AuthError(who + " does not know the job's secret");
-    write_exactly(fd.get(), bytes_of(*response), self, to, "authentication", deadline);
-    read_exactly(fd.get(), bytes_of(welcome), self, to, "authentication", deadline);
+    if (const auto what = disagreement(terms_of(ours.secret, hello, challenge), ours.terms))
+      throw ProtocolError(fmt::format("{} has other terms: {}", who, *what));
+    write_exactly(fd, bytes_of(*response), self, to, "authentication", deadline);
+    read_exactly(fd, bytes_of(welcome), self, to, "authentication", deadline);
   } catch (const PeerLost&) {
     return {};
   }
   if (welcome.accepted != 1) throw AuthError(who + " has this rank already, or does not expect it");
-  prepare_data_socket(fd.get());
-  return fd;
+  prepare_data_socket(fd);
+  made.keys = keys_of_caller(ours.secret, hello, challenge);
+  return made;
 }
 
 }  // namespace
 
-UniqueFd dial(const Endpoint& where, const Secret& secret, Rank self, Rank to, Deadline deadline) {
-  UniqueFd fd;
-  while (!(fd = dial_once(where, secret, self, to, deadline))) {
+Connection dial(const Endpoint& where, const Credentials& credentials, Rank self, Rank to,
+                Deadline deadline) {
+  Connection made;
+  while (!(made = dial_once(where, credentials, self, to, deadline))) {
     if (deadline.passed()) throw Timeout({self, to, std::string(kConnecting), deadline.waited()});
     std::this_thread::sleep_for(std::chrono::milliseconds(5));  // there is nothing to wait on
   }
-  return fd;
+  return made;
 }
 
 }  // namespace tutti::net

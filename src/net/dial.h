@@ -14,10 +14,17 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
+// To a rank that has proven the secret: a socket, and the keys that only its two ends have.
+struct Connection {
+  UniqueFd fd;
+  SessionKeys keys;
+  explicit operator bool() const { return static_cast<bool>(fd); }
+};
+
 // A connected, authenticated socket, non-blocking and without delay. Retries while nobody listens yet or
 // the listener drops us undecided. Throws Timeout naming `to`, AuthError if the listener does not know the
-// secret or turns us away, ProtocolError naming both versions if it is of another.
-UniqueFd dial(const Endpoint& where, const Secret& secret, Rank self, Rank to, Deadline deadline);
+// secret or turns us away, ProtocolError naming both versions, or both terms, if it has others than we.
+Connection dial(const Endpoint& where, const Credentials& credentials, Rank self, Rank to, Deadline deadline);
 
 // Exactly these bytes over a non-blocking socket. Throws Timeout, PeerLost.
 void read_exactly(int fd, std::span<std::byte> into, Rank self, Rank peer, std::string_view doing,

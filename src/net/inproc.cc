@@ -13,6 +13,17 @@ namespace {
 // Small: what threads of a test or benchmark exchange.
 constexpr std::size_t kArena = std::size_t{1} << 30;
 
+Wire wire_of(Medium sockets) {
+  switch (sockets) {
+    case Medium::sealed_sockets:
+      return Wire::auth;
+    case Medium::encrypted_sockets:
+      return Wire::encrypt;
+    default:
+      return Wire::plain;
+  }
+}
+
 using Connect = std::function<std::unique_ptr<Transport>(Rank)>;
 
 void run_all(int world, const Connect& connect, const std::function<void(Transport&)>& body) {
@@ -49,11 +60,11 @@ void run_as_threads(Medium medium, int world, const TransportOptions& options,
         world, [&](Rank r) { return std::make_unique<SegmentTransport>(segment, r, options); }, body);
     return;
   }
-  const Secret secret = make_secret();
+  const Credentials credentials(make_secret(), {.wire = wire_of(medium)});
   std::vector<std::unique_ptr<Mesh>> meshes;
   std::vector<Endpoint> endpoints;
   for (int r = 0; r < world; ++r) {
-    meshes.push_back(std::make_unique<Mesh>(Rank{r}, world, secret, "127.0.0.1"));
+    meshes.push_back(std::make_unique<Mesh>(Rank{r}, world, credentials, "127.0.0.1"));
     endpoints.push_back(meshes.back()->endpoint());
   }
   run_all(

@@ -9,10 +9,11 @@
 
 namespace tutti::net {
 
-enum class Medium { memory, sockets };
+// sealed_sockets and encrypted_sockets are sockets whose frames carry tags (net/wire.h).
+enum class Medium { memory, sockets, sealed_sockets, encrypted_sockets };
 
-// Runs body on `world` threads, each with its rank's transport: over shared memory, or over authenticated TCP
-// connections on loopback. Returns when all have ended; rethrows the exception of the lowest rank that threw.
+// Runs body on `world` threads, each with its rank's transport: over shared memory, or over TCP connections
+// on loopback. Returns when all have ended; rethrows the exception of the lowest rank that threw.
 void run_as_threads(Medium medium, int world, Clock::duration timeout,
                     const std::function<void(Transport&)>& body);
 void run_as_threads(Medium medium, int world, const TransportOptions& options,

@@ -1,7 +1,7 @@
 // What every transport has in common: messages over one byte stream a peer and direction.
 //
-// A medium brings three things: put some bytes, take some bytes, and wait until either may go on. Frames,
-// sequence numbers, windows, deadlines and the texts of failures are here, once.
+// A medium brings three things: put some bytes, take some bytes, and wait until either may go on. Frames
+// (net/frame.h), their tags, sequence numbers, windows, deadlines and the texts of failures are here, once.
 #pragma once
 
 #include <sched.h>
@@ -13,25 +13,11 @@
 #include <optional>
 #include <vector>
 
+#include "net/frame.h"
 #include "net/stall.h"
 #include "net/transport.h"
 
 namespace tutti::net {
-
-// A stream is a row of cache lines: a header of one line before every message, zeros behind it up to the
-// next. Kernels copy a message several times slower when it lands a few bytes further in its page than where
-// it came from, as it would behind a shorter header (docs/decisions/0004-frames-are-cache-lines.md).
-inline constexpr std::size_t kLine = 64;
-
-// Precedes every message on a stream. Both ends know what comes next, so this only ever confirms; it never
-// decides how much memory is taken.
-struct alignas(kLine) FrameHeader {
-  std::uint32_t magic = 0x49545554;  // "TUTI"
-  std::uint32_t sequence = 0;
-  std::uint64_t length = 0;
-  std::array<std::byte, 48> reserved{};
-};
-static_assert(sizeof(FrameHeader) == kLine);
 
 struct TransportOptions {
   // A wait is given up when nobody in the job has made progress for so long (net/stall.h).
@@ -70,7 +56,11 @@ class StreamTransport : public Transport {
     std::vector<Rank> to_write;
   };
 
-  // Header, payload and padding of a message, or what is left of them.
+  // From now on every frame to and from this peer carries a tag, and none that does not fit its tag is used.
+  // Both ends do so with the same wire and frame size, under keys that fit each other.
+  void protect(Rank peer, const SessionKeys& keys, Wire wire, std::size_t frame_bytes = kFrameBytes);
+
+  // Header, payload and padding of a frame, or what is left of them.
   using Parts = std::array<std::span<const std::byte>, 3>;
 
   // Each moves what it can without blocking and returns how much, maybe 0. A closed stream counts as 0; the
@@ -120,17 +110,32 @@ class StreamTransport : public Transport {
  private:
   struct Outbound;
   struct Inbound;
+  // One peer's, where its frames carry tags.
+  struct Seals {
+    Seals(const SessionKeys& keys, Wire wire)
+        : outgoing(keys.sending, wire), incoming(keys.receiving, wire) {}
+    FrameSeal outgoing;
+    FrameSeal incoming;
+  };
+  Seals* seals_of(Rank peer) const { return seals_[static_cast<std::size_t>(to_int(peer))].get(); }
+  void begin_frame(Outbound& o);
   bool advance(Outbound& o);
+  void begin_frame(Inbound& i, std::size_t offset);
   bool advance(Inbound& i, const Activity& doing);
+  bool take_payload(Inbound& i);
+  void open_frame(Inbound& i, const Activity& doing);
+  void take_padding(Inbound& i, const Activity& doing);
   void check_header(const Inbound& i, const Activity& doing) const;
 
   Rank rank_;
   int world_;
   TransportOptions options_;
   std::atomic<bool> cancelled_{false};
-  std::atomic<std::uint32_t> turn_{0};   // who is looked at first in wait_for_any
-  std::vector<std::uint32_t> sent_;      // messages so far, by peer
-  std::vector<std::uint32_t> received_;  // likewise
+  std::atomic<std::uint32_t> turn_{0};         // who is looked at first in wait_for_any
+  std::vector<std::uint32_t> sent_;            // messages so far, by peer
+  std::vector<std::uint32_t> received_;        // likewise
+  std::vector<std::unique_ptr<Seals>> seals_;  // by peer; none: its frames are plain
+  std::size_t frame_bytes_ = kFrameBytes;      // of those that are not
 };
 
 template <typename Ready>

@@ -17,6 +17,8 @@ class Tape final : public StreamTransport {
       : StreamTransport(Rank{0}, 2, {.timeout = timeout}) {}
   PeerMemory* peer_memory() override { return nullptr; }
 
+  using StreamTransport::protect;
+
   // As rank 1 would send it, or with another header.
   void record(const FrameHeader& header, std::string_view payload) {
     const std::size_t at = tape.size();

@@ -8,8 +8,8 @@ namespace tutti::net {
 
 class TcpTransport final : public StreamTransport {
  public:
-  // `sockets` by rank, connected and prepared; the one at our own rank is empty.
-  TcpTransport(Rank rank, std::vector<UniqueFd> sockets, const TransportOptions& options);
+  // `connections` by rank, their sockets prepared; the one at our own rank is empty.
+  TcpTransport(Rank rank, std::vector<Connection> connections, Wire wire, const TransportOptions& options);
 
   PeerMemory* peer_memory() override { return nullptr; }
 
@@ -20,22 +20,25 @@ class TcpTransport final : public StreamTransport {
   void wait(const Interest& interest, Clock::duration at_most) override;
   std::optional<Rank> lost_peer(const Interest& interest) override;
 
-  std::vector<UniqueFd> sockets_;
+  int socket_of(std::size_t rank) const { return connections_[rank].fd.get(); }
+
+  std::vector<Connection> connections_;
   std::vector<std::atomic<bool>> closed_;  // by rank: the connection has ended
 };
 
 // A rank's listening end before the others know where it is.
 class Mesh {
  public:
-  // Listens on `address` for ranks above `rank`. Throws RunError.
-  Mesh(Rank rank, int world, const Secret& secret, const std::string& address);
+  // Listens on `address` for ranks above `rank`. Connections are protected as the credentials' terms say.
+  // Throws RunError.
+  Mesh(Rank rank, int world, const Credentials& credentials, const std::string& address);
   ~Mesh();
 
   Endpoint endpoint() const;
 
   // Calls every rank below, takes in every rank above, stops listening. The transport's time-out is this
   // call's, too. `rejected_connections`, if given, receives how many connections were refused. Throws
-  // Timeout, PeerLost, AuthError.
+  // Timeout, PeerLost, AuthError, and ProtocolError where a rank has another version or other terms.
   std::unique_ptr<TcpTransport> connect(const std::vector<Endpoint>& peers, const TransportOptions& options,
                                         std::uint64_t* rejected_connections = nullptr);
 

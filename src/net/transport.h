@@ -36,8 +36,9 @@ struct Outgoing {
 };
 
 // A message of `length` bytes. Without `consume`, `into` takes all of it. With `consume`, `into` is a window:
-// each time it is full, and at the end, consume(offset, piece) is called, in order, and the window is used
-// again.
+// consume(offset, piece) is called, in order, each time it is full and at the end, and the window is used
+// again. Where frames carry tags the pieces are frames, each verified before it is handed on, and a window
+// holds at least one: kFrameBytes of net/frame.h, or the whole message.
 struct Incoming {
   Rank from{};
   std::span<std::byte> into;

@@ -18,7 +18,8 @@ namespace tutti::rendezvous {
 class Rendezvous {
  public:
   // Listens on `address`, any port. Throws RunError.
-  Rendezvous(boost::asio::io_context& io, const std::string& address, int world, const net::Secret& secret);
+  Rendezvous(boost::asio::io_context& io, const std::string& address, int world,
+             const net::Credentials& credentials);
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
@@ -37,8 +38,9 @@ class Rendezvous {
 };
 
 // A rank's side: announces `mine` and returns every rank's endpoint. Blocks until all have come. Throws
-// Timeout, PeerLost, AuthError, and ProtocolError where the rendezvous is of another version.
-std::vector<net::Endpoint> join(const net::Endpoint& rendezvous, const net::Secret& secret, Rank self,
-                                int world, const net::Endpoint& mine, Deadline deadline);
+// Timeout, PeerLost, AuthError, and ProtocolError where the rendezvous is of another version or job, or
+// where what it sent was altered on its way.
+std::vector<net::Endpoint> join(const net::Endpoint& rendezvous, const net::Credentials& credentials,
+                                Rank self, int world, const net::Endpoint& mine, Deadline deadline);
 
 }  // namespace tutti::rendezvous

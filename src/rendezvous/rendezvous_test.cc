@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "rendezvous/meeting.h"
 
 namespace tutti::rendezvous {
 namespace {
@@ -40,6 +41,58 @@ TEST(Rendezvous, EveryRankLearnsWhereEveryOtherListens) {
     });
   }
   for (auto& t : ranks) t.join();
+}
+
+// Far more strangers than may be pending at once.
+TEST(Rendezvous, AThousandRanksMeetHoweverManyStrangersSitThere) {
+  constexpr int kRanks = 1000;
+  for (const int strangers : {0, 5000}) {
+    const auto meeting = meet(kRanks, strangers, kPatience);
+    for (int r = 0; r < kRanks; ++r) {
+      const auto& told = meeting.told[static_cast<std::size_t>(r)];
+      ASSERT_EQ(told.size(), static_cast<std::size_t>(kRanks)) << "rank " << r;
+      for (int other = 0; other < kRanks; ++other) {
+        ASSERT_EQ(told[static_cast<std::size_t>(other)], made_up_endpoint(other)) << "rank " << r;
+      }
+    }
+  }
+}
+
+TEST(Rendezvous, RankOfAnotherJobIsToldSoAtOnce) {
+  boost::asio::io_context io;
+  const net::Credentials ours(net::make_secret(), {.job = net::make_secret()});
+  Rendezvous rendezvous(io, "127.0.0.1", 1, ours);
+  std::jthread runner([&] { io.run(); });
+  net::Credentials other = ours;
+  other.terms.job = net::make_secret();
+  try {
+    join(rendezvous.endpoint(), other, Rank{0}, 1, {"127.0.0.1", 1}, Deadline::in(kPatience));
+    ADD_FAILURE() << "it was let in";
+  } catch (const ProtocolError& e) {
+    EXPECT_NE(std::string(e.what()).find(fmt::format("the job is {} there and {} here",
+                                                     to_hex(ours.terms.job), to_hex(other.terms.job))),
+              std::string::npos)
+        << e.what();
+  }
+  EXPECT_EQ(join(rendezvous.endpoint(), ours, Rank{0}, 1, {"127.0.0.1", 7}, Deadline::in(kPatience))[0].port,
+            7);
+  io.stop();
+}
+
+// A card that is not as the rank has sent it is not passed on.
+TEST(Rendezvous, CardThatWasAlteredOnItsWayCountsForNothing) {
+  Host host(1);
+  const auto where = host.rendezvous.endpoint();
+  {
+    const auto connection = net::dial(where, host.secret, Rank{0}, net::kRendezvous, Deadline::in(kPatience));
+    const std::vector<std::byte> card(64, std::byte{'1'});  // its tag is none
+    net::write_exactly(connection.fd.get(), card, Rank{0}, net::kRendezvous, "test", Deadline::in(kPatience));
+    std::byte next{};
+    EXPECT_THROW(net::read_exactly(connection.fd.get(), {&next, 1}, Rank{0}, net::kRendezvous, "test",
+                                   Deadline::in(kPatience)),
+                 PeerLost);
+  }
+  EXPECT_EQ(join(where, host.secret, Rank{0}, 1, {"127.0.0.1", 77}, Deadline::in(kPatience))[0].port, 77);
 }
 
 TEST(Rendezvous, StrangersAndWrongSecretsDoNotDisturb) {

@@ -6,6 +6,7 @@
 #include "base/process.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
+#include "net/wire.h"
 #include "train/open_data.h"
 #include "train/plan.h"
 #include "train/resume.h"
@@ -224,6 +225,8 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
 
   if (c.memory_format == "auto") c.memory_format = model.channels_last ? "channels-last" : "contiguous";
   if (c.transport == "auto") c.transport = "shm";
+  const auto reach = c.emulate.empty() ? net::Reach::one_host : net::Reach::emulated_hosts;
+  c.wire = net::name_of(net::resolve_wire(net::parse_wire(c.wire), reach));
   if (c.threads == 0) {
     const int share = static_cast<int>(allowed_cores().size()) / c.workers;
     c.threads = threads_wish.value_or(std::max(1, share));
