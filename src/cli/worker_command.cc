@@ -73,7 +73,7 @@ void serve_colocated(launch::WorkerJob job, const train::Setup& setup, observe::
 
 void train_as_worker(const launch::WorkerJob& job, const train::Setup& setup, observe::JsonlSink& report) {
   const auto transport = launch::connect(job, report);
-  const auto neighbours = launch::connect_neighbours(job);
+  const auto neighbours = setup.config.local_aggregation ? launch::connect_neighbours(job) : nullptr;
   Tee all(setup.config, report);
   train::train(setup, *transport, all, neighbours.get());
 }

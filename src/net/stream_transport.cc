@@ -62,6 +62,8 @@ StreamTransport::StreamTransport(Rank rank, int world, TransportOptions options)
     : rank_(rank), world_(world), options_(std::move(options)), sent_(world), received_(world) {
   if (!options_.board) options_.board = std::make_shared<const StatusBoard>(StatusBoard::create(world));
   TUTTI_CHECK(world >= 1 && to_int(rank) >= 0 && to_int(rank) < world, "rank {} of {}", to_int(rank), world);
+  TUTTI_CHECK(options_.job_ranks.empty() || options_.job_ranks.size() == static_cast<std::size_t>(world),
+              "{} names for {} ranks", options_.job_ranks.size(), world);
 }
 
 bool StreamTransport::advance(Outbound& o) {
@@ -86,8 +88,8 @@ void StreamTransport::check_header(const Inbound& i, const Activity& doing) cons
   }
   throw ProtocolError(
       fmt::format("rank {}: rank {} sent message {} of {} bytes in {}, expected message {} of {} bytes",
-                  to_int(rank_), to_int(i.message.from), i.header.sequence, i.header.length, doing.text(),
-                  i.expected.sequence, i.expected.length));
+                  to_int(in_job(rank_)), to_int(in_job(i.message.from)), i.header.sequence, i.header.length,
+                  doing.text(), i.expected.sequence, i.expected.length));
 }
 
 bool StreamTransport::advance(Inbound& i, const Activity& doing) {
@@ -118,15 +120,16 @@ bool StreamTransport::advance(Inbound& i, const Activity& doing) {
 }
 
 void StreamTransport::check_cancelled(const Activity& doing) const {
-  if (cancelled()) throw RunError(fmt::format("rank {}: {} was cancelled", to_int(rank_), doing.text()));
+  if (cancelled())
+    throw RunError(fmt::format("rank {}: {} was cancelled", to_int(in_job(rank_)), doing.text()));
 }
 
 Clock::duration StreamTransport::check_wait(Rank peer, std::optional<Rank> lost, Wait& wait,
                                             const Activity& doing) const {
   check_cancelled(doing);
   const bool over = wait.stall.over();
-  if (lost) throw PeerLost({rank_, *lost, doing.text(), wait.stall.standing_ms()});
-  if (over) throw Timeout({rank_, peer, doing.text(), wait.stall.standing_ms()});
+  if (lost) throw PeerLost({in_job(rank_), in_job(*lost), doing.text(), wait.stall.standing_ms()});
+  if (over) throw Timeout({in_job(rank_), in_job(peer), doing.text(), wait.stall.standing_ms()});
   return std::min<Clock::duration>(wait.stall.left(), kLivenessSlice);
 }
 
@@ -203,11 +206,11 @@ std::optional<Rank> StreamTransport::wait_for_any(std::span<const Rank> peers, C
     check_cancelled(doing);
     const auto waited = Clock::now() - since;
     if (const auto lost = lost_peer(interest)) {
-      throw PeerLost(
-          {rank_, *lost, doing.text(), std::chrono::duration_cast<std::chrono::milliseconds>(waited)});
+      throw PeerLost({in_job(rank_), in_job(*lost), doing.text(),
+                      std::chrono::duration_cast<std::chrono::milliseconds>(waited)});
     }
     if (waited >= at_most) return std::nullopt;
-    if (!shown) shown.emplace(board(), rank_);
+    if (!shown) shown.emplace(board(), in_job(rank_));
     wait(interest, std::min<Clock::duration>(at_most - waited, kLivenessSlice));
   }
   return found;
