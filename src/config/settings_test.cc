@@ -244,8 +244,9 @@ TEST(Settings, ThatAResumedRunMayChangeAreFew) {
     if (setting.group == Group::outcome) EXPECT_EQ(setting.on_resume, OnResume::may_change) << setting.key;
   }
   EXPECT_EQ(changeable, (std::set<std::string>{"data", "test_data", "steps", "epochs", "on_nonfinite",
-                                               "colocate", "measure_links", "device_tflops", "slow",
-                                               "emulate", "device", "timeout_s", "heartbeat_timeout_s"}));
+                                               "colocate", "local_aggregation", "no_local_aggregation",
+                                               "measure_links", "device_tflops", "slow", "emulate", "device",
+                                               "timeout_s", "heartbeat_timeout_s"}));
 }
 
 // UPDATE_PAGES=1 writes the page instead.
