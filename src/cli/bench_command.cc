@@ -19,7 +19,7 @@
 #include "launch/launcher.h"
 #include "net/inproc.h"
 #include "net/wire.h"
-#include "rendezvous/meeting.h"
+#include "rendezvous/rehearsal.h"
 
 namespace tutti::cli {
 namespace {
@@ -221,7 +221,7 @@ struct RendezvousFlags {
 };
 
 int bench_rendezvous(const RendezvousFlags& f) {
-  const auto meeting = rendezvous::meet(f.ranks, f.strangers, std::chrono::seconds(60));
+  const auto meeting = rendezvous::rehearse(f.ranks, f.strangers, std::chrono::seconds(60));
   const nlohmann::json row = {{"ranks", f.ranks}, {"strangers", f.strangers}, {"seconds", meeting.seconds}};
   if (f.json) {
     fmt::print("{}\n", nlohmann::json::array({row}).dump(2));

@@ -107,6 +107,49 @@ TEST_F(Emulated, MoreProcessesThanHostsAreDealtInTurnAndServersLiveWithTheirWork
   EXPECT_EQ(hosts[1]["ranks"], nlohmann::json({1, 4}));
 }
 
+// Two workers a host add up in its memory before anything leaves, by all-reduce and to the servers: replicas
+// are equal, and each link carries less than with the same strategy over all ranks alike.
+TEST_F(Emulated, WorkersOfAHostAddUpBeforeTheirLink) {
+  const auto sent_by_hosts = [&](const std::vector<std::string>& flags) {
+    auto all = flags;
+    all.insert(all.end(),
+               {"--workers", "4", "--steps", "4", "--no-evaluate", "--emulate", "hosts=2,link=1gbit"});
+    const Ended e = run(train(all));
+    EXPECT_EQ(e.code, 0) << e.error;
+    const auto s = summary();
+    EXPECT_EQ(std::set<std::string>(s["replicas_sha256"].begin(), s["replicas_sha256"].end()).size(), 1U);
+    std::uint64_t sent = 0;
+    for (const auto& host : s["emulated"]["per_host"]) sent += host["bytes_sent"].get<std::uint64_t>();
+    return sent;
+  };
+  const auto hierarchical = sent_by_hosts({"--strategy", "allreduce"});
+  const auto chosen = summary()["collectives"][0];
+  EXPECT_EQ(chosen["algorithm"], "hierarchical");
+  EXPECT_NE(chosen["reason"].get<std::string>().find("4 ranks on 2 hosts"), std::string::npos) << chosen;
+  const auto ring = sent_by_hosts({"--strategy", "ring"});
+  EXPECT_EQ(summary()["collectives"][0]["algorithm"], "ring");
+  EXPECT_LT(2 * hierarchical, ring) << "a third of it, and the first weights";
+  const auto together = sent_by_hosts({"--strategy", "ps-sync"});
+  EXPECT_TRUE(summary()["config"]["local_aggregation"]);
+  const auto each = sent_by_hosts({"--strategy", "ps-sync", "--no-local-aggregation"});
+  EXPECT_LT(together, each);
+}
+
+TEST_F(Emulated, BenchmarkOfRanksThatShareHostsIsVerified) {
+  for (const char* algorithm : {"auto", "hierarchical", "ring"}) {
+    const Ended e = run({"bench", "allreduce", "--emulate", "hosts=2,link=1gbit", "--ranks", "4",
+                         "--algorithm", algorithm, "--sizes", "4K,9M", "--iterations", "1", "--json"});
+    ASSERT_EQ(e.code, 0) << e.error;
+    for (const auto& row : nlohmann::json::parse(e.out)) {
+      EXPECT_EQ(row["algorithm"], std::string(algorithm) == "ring" ? "ring" : "hierarchical");
+      EXPECT_TRUE(row["verified"]);
+      EXPECT_NEAR(row["bound_seconds"].get<double>() * row["link_bytes_per_second"].get<double>(),
+                  row["bytes"].get<double>(), 1)
+          << "2 (H - 1) / H";
+    }
+  }
+}
+
 TEST_F(Emulated, BenchmarksSayWhatTheLinkCarries) {
   const Ended e = run({"bench", "allreduce", "--emulate", "hosts=3,link=1gbit", "--algorithm", "ring",
                        "--sizes", "64K,1M", "--iterations", "2", "--json"});

@@ -68,14 +68,14 @@ void keep_freed_memory() {
 // At the rank of the server that lives in this worker's process.
 void serve_colocated(launch::WorkerJob job, const train::Setup& setup, observe::JsonlSink& report) {
   job.rank = Rank{to_int(job.rank) + setup.config.workers};
-  train::serve(setup, *launch::connect(job, report));
+  train::serve(setup, *launch::connect(job, report), job.hosts);
 }
 
 void train_as_worker(const launch::WorkerJob& job, const train::Setup& setup, observe::JsonlSink& report) {
   const auto transport = launch::connect(job, report);
   const auto neighbours = launch::connect_neighbours(job);
   Tee all(setup.config, report);
-  train::train(setup, *transport, all, neighbours.get());
+  train::train(setup, *transport, all, {job.hosts, neighbours.get()});
 }
 
 // The launcher hears signals and passes them on. Some senders (a batch system, a terminal's group) signal
@@ -92,7 +92,7 @@ void train(const launch::WorkerJob& job, const net::StatusBoard& board, observe:
   const bool serves = to_int(job.rank) >= config.workers;
   const observe::ResourceMonitor sampler(observe::samples_path(config.out, job.rank), job.rank,
                                          serves ? "server" : "worker");
-  if (serves) return train::serve(setup, *launch::connect(job, report));
+  if (serves) return train::serve(setup, *launch::connect(job, report), job.hosts);
   at::set_num_threads(config.threads);
   at::set_num_interop_threads(1);
   std::optional<ps::ServerThread> server;
@@ -113,7 +113,9 @@ void train(const launch::WorkerJob& job, const net::StatusBoard& board, observe:
 void bench(const launch::WorkerJob& job, observe::JsonlSink& report) {
   const auto spec = job.payload.get<lab::BenchSpec>();
   const auto transport = launch::connect(job, report);
-  collectives::NativeEngine all(*transport, collectives::parse_algorithm(spec.algorithm));
+  const auto neighbours = launch::connect_neighbours(job);
+  collectives::NativeEngine all(*transport, collectives::parse_algorithm(spec.algorithm),
+                                {job.hosts, neighbours.get()});
   const auto rows = lab::bench_allreduce(all, spec);
   if (job.rank == Rank{0}) report.write_line({{"rows", rows}});
 }

@@ -26,6 +26,8 @@ struct Call {
   std::uint64_t bytes = 0;
   int world = 1;
   Path path{};
+  // That the ranks are on, where those of one can also reduce in shared memory; else 1.
+  int hosts = 1;
 };
 
 // What make_schedule was asked for. Never a barrier, and world > 1: make_schedule settles these for all
@@ -58,8 +60,9 @@ RunInPlace run_in_place;
 struct AlgorithmInfo {
   std::string_view name;                        // as people write it
   std::string_view summary;                     // one line for help
-  Schedule (*schedule)(const Task&) = nullptr;  // of one rank
-  enum class Runs { anywhere, by_messages, in_place } runs = Runs::anywhere;
+  Schedule (*schedule)(const Task&) = nullptr;  // of one rank; none across hosts
+  // Across hosts it is made of others, inside and between them (hierarchical.h).
+  enum class Runs { anywhere, by_messages, in_place, across_hosts } runs = Runs::anywhere;
   bool all_reduce_only = false;  // and barriers
   // Whether it can serve a call that fits all this; nullptr: any.
   bool (*can_serve)(const Call&) = nullptr;

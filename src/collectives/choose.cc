@@ -45,10 +45,17 @@ Choice choose_on_network(const Call& call) {
           each + " is latency-bound: log2 N rounds each way"};
 }
 
+Choice choose_across_hosts(const Call& call) {
+  return {Algorithm::hierarchical,
+          fmt::format("{} ranks on {} hosts: each host adds up in shared memory, and sends its sum once",
+                      call.world, call.hosts)};
+}
+
 Choice choose_best(const Call& call) {
   TUTTI_CHECK(call.world >= 1, "world {}", call.world);
   if (call.world == 1) return {Algorithm::direct, "one rank alone: nothing to exchange"};
   if (call.path == Path::in_place) return choose_in_place(call);
+  if (serves(Algorithm::hierarchical, call)) return choose_across_hosts(call);
   if (call.world == 2 && serves(Algorithm::recursive_doubling, call)) {
     return {Algorithm::recursive_doubling,
             "two ranks: they swap all they have, a ring's traffic in one round"};

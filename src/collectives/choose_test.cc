@@ -71,6 +71,40 @@ TEST(Choose, WhatIsSmallGrowsWithTheWorld) {
             Algorithm::halving_doubling);
 }
 
+TEST(Choose, RanksThatShareHostsAddUpInsideThemFirst) {
+  for (const std::uint64_t bytes : {64U, 1U << 16, 1U << 26}) {
+    const auto choice = choose({Operation::all_reduce, ReduceOp::average, bytes, 4, Path::network, 2});
+    EXPECT_EQ(choice.algorithm, Algorithm::hierarchical) << bytes;
+    EXPECT_EQ(choice.reason,
+              "4 ranks on 2 hosts: each host adds up in shared memory, and sends its sum once");
+  }
+  EXPECT_EQ(choose({Operation::all_reduce, ReduceOp::max, 64, 4, Path::network, 3}).algorithm,
+            Algorithm::hierarchical);
+}
+
+TEST(Choose, RanksWithAHostEachOrOnOneHostHaveNoHierarchy) {
+  const Call apart{Operation::all_reduce, ReduceOp::average, 1 << 26, 4, Path::network, 4};
+  EXPECT_EQ(choose(apart).algorithm, Algorithm::ring);
+  const Call one_host{Operation::all_reduce, ReduceOp::average, 1 << 26, 4, Path::network, 1};
+  const auto refused = choose(one_host, Algorithm::hierarchical);
+  EXPECT_EQ(refused.algorithm, Algorithm::ring);
+  EXPECT_NE(refused.reason.find("; hierarchical does not do this"), std::string::npos) << refused.reason;
+}
+
+TEST(Choose, OperationsOfOneDirectionGoOverTheNetworkAsEver) {
+  for (const Operation operation : kOperations) {
+    if (operation == Operation::all_reduce) continue;
+    const Call known{operation, ReduceOp::average, 1 << 26, 4, Path::network, 2};
+    EXPECT_EQ(choose(known).algorithm, of_sum(operation, 1 << 26, 4, Path::network).algorithm);
+    EXPECT_NE(choose(known, Algorithm::hierarchical).algorithm, Algorithm::hierarchical);
+  }
+}
+
+TEST(Choose, FlatAlgorithmsStayWhatWasAskedForAcrossHosts) {
+  const Call call{Operation::all_reduce, ReduceOp::average, 1 << 26, 4, Path::network, 2};
+  EXPECT_EQ(choose(call, Algorithm::ring).algorithm, Algorithm::ring);
+}
+
 TEST(ParseAlgorithm, ReadsWhatNameOfWrites) {
   for (std::size_t i = 0; i < algorithms().size(); ++i) {
     EXPECT_EQ(parse_algorithm(algorithms()[i].name), static_cast<Algorithm>(i));

@@ -86,6 +86,11 @@ class Collectives {
 
   // Bytes that this rank has delivered to other ranks so far, however they went.
   virtual std::uint64_t bytes_sent() const = 0;
+
+  // The ranks of this host among themselves, where this engine joins them in shared memory and others over a
+  // network; null else. It reduces buffers from allocate() in place, belongs to this engine, and is used by
+  // the same thread.
+  virtual Collectives* neighbours() { return nullptr; }
 };
 
 // Everyone's text, by rank, on every rank.

@@ -7,10 +7,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <set>
 #include <system_error>
 
 #include "base/error.h"
 #include "collectives/executor.h"
+#include "collectives/hierarchical.h"
 
 namespace tutti::collectives {
 namespace {
@@ -22,13 +24,31 @@ constexpr std::size_t kMessage = 256 << 10;
 
 }  // namespace
 
-NativeEngine::NativeEngine(net::Transport& transport, std::optional<Algorithm> algorithm)
+NativeEngine::NativeEngine(net::Transport& transport, std::optional<Algorithm> algorithm, const Hosts& hosts)
     : transport_(transport), algorithm_(algorithm) {
+  const std::set<int> different(hosts.by_rank.begin(), hosts.by_rank.end());
+  if (different.size() > 1 && different.size() < hosts.by_rank.size()) {
+    TUTTI_CHECK(hosts.by_rank.size() == static_cast<std::size_t>(world()), "hosts of {} ranks, not {}",
+                hosts.by_rank.size(), world());
+    hosts_ = static_cast<int>(different.size());
+    hierarchy_ = std::make_unique<Hierarchy>(transport, hosts);
+  }
   token_ = allocate(sizeof(std::int32_t));
   if (transport.peer_memory() != nullptr) copies_ = allocate(2 * kOneShotBytes);
 }
 
+NativeEngine::~NativeEngine() = default;
+
+NativeEngine* NativeEngine::inside() const {
+  return hierarchy_ ? hierarchy_->inside() : nullptr;
+}
+
+Collectives* NativeEngine::neighbours() {
+  return inside();
+}
+
 std::span<std::byte> NativeEngine::allocate(std::size_t bytes) {
+  if (inside() != nullptr) return inside()->allocate(bytes);
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   net::PeerMemory* shared = transport_.peer_memory();
   if (shared == nullptr) {
@@ -49,7 +69,12 @@ std::span<std::byte> NativeEngine::allocate(std::size_t bytes) {
   return block;
 }
 
+Collectives::Mark NativeEngine::mark() const {
+  return inside() != nullptr ? inside()->mark() : Mark{arena_used_, owned_.size()};
+}
+
 void NativeEngine::release(const Mark& mark) {
+  if (inside() != nullptr) return inside()->release(mark);
   while (owned_.size() > mark.own) owned_.pop_back();
   if (arena_used_ <= mark.shared) return;
   // Whole pages; what was never touched is not touched now.
@@ -86,7 +111,7 @@ void NativeEngine::barrier(std::string_view label) {
 
 Choice NativeEngine::choice(Operation operation, std::uint64_t bytes) const {
   const Path path = transport_.peer_memory() != nullptr ? Path::in_place : Path::network;
-  return choose({operation, ReduceOp::average, bytes, world(), path}, algorithm_);
+  return choose({operation, ReduceOp::average, bytes, world(), path, hosts_}, algorithm_);
 }
 
 Algorithm NativeEngine::algorithm_for(const Call& call) {
@@ -157,7 +182,10 @@ void NativeEngine::run(Operation operation, Buffer buffer, ReduceOp op, Rank roo
   if (world() == 1) return;
   const net::Activity doing{name_of(operation), label};
   const Path path = path_of(buffer);
-  const Algorithm algorithm = algorithm_for({operation, op, buffer.bytes(), world(), path});
+  const Algorithm algorithm = algorithm_for({operation, op, buffer.bytes(), world(), path, hosts_});
+  if (info_of(algorithm).runs == AlgorithmInfo::Runs::across_hosts) {
+    return hierarchy_->all_reduce(buffer, op, label);
+  }
   if (path == Path::in_place) {
     run_in_arena(operation, algorithm, buffer, op, root, doing);
   } else {
@@ -165,6 +193,15 @@ void NativeEngine::run(Operation operation, Buffer buffer, ReduceOp op, Rank roo
   }
   const bool divided = path == Path::in_place && info_of(algorithm).in_place != run_in_place;
   if (op == ReduceOp::average && !divided) finish_average(operation, buffer, root);
+}
+
+void NativeEngine::cancel() {
+  transport_.cancel();
+  if (hierarchy_) hierarchy_->cancel();
+}
+
+std::uint64_t NativeEngine::bytes_sent() const {
+  return bytes_sent_ + (hierarchy_ ? hierarchy_->bytes_sent() : 0);
 }
 
 void NativeEngine::finish_average(Operation operation, const Buffer& buffer, Rank root) const {

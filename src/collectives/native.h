@@ -7,6 +7,10 @@
 // A buffer from allocate() is reduced in place where ranks share memory: loads, adds and stores on each
 // other's buffers, with no copy between. Any other buffer travels as messages. The same world, transport,
 // algorithm and input give the same bits, on every rank.
+//
+// Over a network that joins several hosts, the engine can be told which ranks share one (Hosts). Memory from
+// allocate() is then shared by these, and an all-reduce may use it (hierarchical.cc); all else goes over the
+// network, from wherever the buffer lies.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +28,22 @@
 
 namespace tutti::collectives {
 
+// Where the ranks of a transport are.
+struct Hosts {
+  std::vector<int> by_rank = {};  // the number of each rank's host; empty: nothing is known
+  // Those of this rank's host in shared memory, ranked in the order of their ranks; null if it is alone
+  // there.
+  net::Transport* neighbours = nullptr;
+};
+
+class Hierarchy;
+
 class NativeEngine final : public Collectives {
  public:
-  // Without an algorithm each call takes what choose() says. The transport outlives the engine.
-  explicit NativeEngine(net::Transport& transport, std::optional<Algorithm> algorithm = std::nullopt);
+  // Without an algorithm each call takes what choose() says. The transports outlive the engine.
+  explicit NativeEngine(net::Transport& transport, std::optional<Algorithm> algorithm = std::nullopt,
+                        const Hosts& hosts = {});
+  ~NativeEngine() override;
   NativeEngine(const NativeEngine&) = delete;
   NativeEngine& operator=(const NativeEngine&) = delete;
 
@@ -36,7 +52,7 @@ class NativeEngine final : public Collectives {
   Abilities abilities() const override { return {.in_place = transport_.peer_memory() != nullptr}; }
 
   std::span<std::byte> allocate(std::size_t bytes) override;
-  Mark mark() const override { return {arena_used_, owned_.size()}; }
+  Mark mark() const override;
   void release(const Mark& mark) override;
 
   void all_reduce(Buffer buffer, ReduceOp op, std::string_view label = {}) override;
@@ -47,8 +63,12 @@ class NativeEngine final : public Collectives {
   void barrier(std::string_view label = {}) override;
 
   Choice choice(Operation operation, std::uint64_t bytes) const override;
-  void cancel() override { transport_.cancel(); }
-  std::uint64_t bytes_sent() const override { return bytes_sent_; }
+  void cancel() override;
+  std::uint64_t bytes_sent() const override;
+  Collectives* neighbours() override;
+
+  // Whether the buffer lies in memory of allocate() that ranks read in place.
+  bool owns(const Buffer& buffer) const { return path_of(buffer) == Path::in_place; }
 
  private:
   struct Plan {
@@ -66,8 +86,13 @@ class NativeEngine final : public Collectives {
   const Plan& plan(Operation operation, Algorithm algorithm, const Buffer& buffer, Rank root);
   void finish_average(Operation operation, const Buffer& buffer, Rank root) const;
 
+  // Who allocates, where it is another engine: that of the ranks which share this one's host.
+  NativeEngine* inside() const;
+
   net::Transport& transport_;
   std::optional<Algorithm> algorithm_;
+  int hosts_ = 1;                         // as in Call
+  std::unique_ptr<Hierarchy> hierarchy_;  // where there are several hosts, and fewer than ranks
   std::size_t arena_used_ = 0;
   std::vector<std::unique_ptr<void, void (*)(void*)>> owned_;  // allocations outside shared memory
   std::vector<std::byte> scratch_;

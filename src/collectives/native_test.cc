@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "base/error.h"
 #include "net/inproc.h"
@@ -16,15 +17,33 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(60);
 
-// Where the buffer lies and how it travels.
-enum class Way { in_place, shared_messages, sockets };
+// Where the buffer lies and how it travels. On hosts, ranks of two: even ones on one, odd ones on the other.
+enum class Way { in_place, shared_messages, sockets, hosts_in_place, hosts };
+
+bool allocates(Way way) {
+  return way == Way::in_place || way == Way::hosts_in_place;
+}
 
 struct Setting {
   Way way;
   std::optional<Algorithm> algorithm;
 };
 
+void run_on_hosts(const std::vector<int>& hosts, std::optional<Algorithm> algorithm,
+                  const std::function<void(Collectives&)>& body) {
+  net::run_on_hosts(hosts, static_cast<int>(hosts.size()), kPatience,
+                    [&](net::Transport& t, net::Transport* neighbours) {
+                      NativeEngine all(t, algorithm, {hosts, neighbours});
+                      body(all);
+                    });
+}
+
 void run(const Setting& s, int world, const std::function<void(Collectives&)>& body) {
+  if (s.way == Way::hosts || s.way == Way::hosts_in_place) {
+    std::vector<int> hosts;
+    for (int r = 0; r < world; ++r) hosts.push_back(r % 2);
+    return run_on_hosts(hosts, s.algorithm, body);
+  }
   const auto medium = s.way == Way::sockets ? net::Medium::sockets : net::Medium::memory;
   net::run_as_threads(medium, world, kPatience, [&](net::Transport& t) {
     NativeEngine all(t, s.algorithm);
@@ -38,9 +57,9 @@ std::int32_t input(int rank, std::size_t i) {
 
 // A buffer of `count` int32 filled with this rank's input.
 struct Filled {
-  Filled(Collectives& all, Way way, std::size_t count) : heap(way == Way::in_place ? 0 : count) {
+  Filled(Collectives& all, Way way, std::size_t count) : heap(allocates(way) ? 0 : count) {
     auto* p = heap.data();
-    if (way == Way::in_place) p = reinterpret_cast<std::int32_t*>(all.allocate(count * 4).data());
+    if (allocates(way)) p = reinterpret_cast<std::int32_t*>(all.allocate(count * 4).data());
     values = {p, count};
     refill(all.rank());
   }
@@ -110,7 +129,7 @@ TEST_P(NativeEngineWays, ManySmallReductionsInARowStayInStep) {
 
 std::vector<Setting> settings() {
   std::vector<Setting> all;
-  for (const Way way : {Way::in_place, Way::shared_messages, Way::sockets}) {
+  for (const Way way : {Way::in_place, Way::shared_messages, Way::sockets, Way::hosts_in_place, Way::hosts}) {
     all.push_back({way, std::nullopt});
     for (std::size_t i = 0; i < algorithms().size(); ++i) all.push_back({way, static_cast<Algorithm>(i)});
   }
@@ -118,7 +137,7 @@ std::vector<Setting> settings() {
 }
 
 std::string setting_name(const ::testing::TestParamInfo<Setting>& info) {
-  static constexpr const char* kWays[] = {"InPlace", "SharedMessages", "Sockets"};
+  static constexpr const char* kWays[] = {"InPlace", "SharedMessages", "Sockets", "HostsInPlace", "Hosts"};
   std::string name = kWays[static_cast<int>(info.param.way)];
   name += info.param.algorithm ? name_of(*info.param.algorithm) : "auto";
   std::erase(name, '-');
@@ -155,7 +174,7 @@ void expect_averages(Collectives& all, DType type, std::array<T, 4> inputs, T of
 }
 
 TEST(NativeEngine, AveragesAreTheMeansInEveryType) {
-  for (const Way way : {Way::in_place, Way::sockets}) {
+  for (const Way way : {Way::in_place, Way::sockets, Way::hosts_in_place}) {
     for (const int world : {2, 4}) {
       run({way, std::nullopt}, world, [](Collectives& all) {
         expect_averages<float>(all, DType::f32, {1.5F, 4.5F, 7.5F, 10.5F}, 3, 6);
@@ -316,11 +335,11 @@ TEST(NativeEngine, CountsThatDifferAreFoundByMessagesInSharedMemory) {
 
 // In one shot a rank may be a call ahead of another: what it lays out must not be what that one still reads.
 TEST(NativeEngine, SmallAllReducesInARowDoNotReachIntoEachOther) {
-  for (const Way way : {Way::in_place, Way::shared_messages, Way::sockets}) {
+  for (const Way way : {Way::in_place, Way::shared_messages, Way::sockets, Way::hosts_in_place, Way::hosts}) {
     run({way, std::nullopt}, 4, [&](Collectives& all) {
       std::vector<std::int32_t> heap(256);
       const auto shared = all.allocate(heap.size() * sizeof(std::int32_t));
-      auto* data = way == Way::in_place ? reinterpret_cast<std::int32_t*>(shared.data()) : heap.data();
+      auto* data = allocates(way) ? reinterpret_cast<std::int32_t*>(shared.data()) : heap.data();
       for (std::int32_t i = 0; i < 500; ++i) {
         for (std::size_t k = 0; k < heap.size(); ++k)
           data[k] = i * (to_int(all.rank()) + 1) + static_cast<int>(k);
@@ -416,6 +435,123 @@ TEST(NativeEngine, RankThatLeavesEndsTheCollectiveOfTheOthers) {
       }
     });
   }
+}
+
+// Several segments, the last of them shorter, on hosts of different sizes, also one with a single rank: the
+// stages of a segment overlap those of others.
+TEST(Hierarchical, LargeBuffersInSegmentsAreExactWhereverRanksAre) {
+  constexpr std::size_t kCount = 2'500'003;
+  const std::vector<std::vector<int>> worlds = {
+      {0, 1, 0, 1}, {4, 4, 2, 2}, {0, 0, 1}, {0, 1, 1, 0, 1}, {0, 0, 1, 1, 2, 2}};
+  for (const auto& hosts : worlds) {
+    for (const Way way : {Way::hosts_in_place, Way::hosts}) {
+      run_on_hosts(hosts, Algorithm::hierarchical, [&](Collectives& all) {
+        Filled f(all, way, kCount);
+        for (int round = 0; round < 2; ++round) {
+          f.refill(all.rank());
+          all.all_reduce(f.buffer(), ReduceOp::sum);
+          for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(f.values[i], total(all.world(), i)) << i;
+        }
+      });
+    }
+  }
+}
+
+TEST(Hierarchical, EveryRankEndsWithTheSameBits) {
+  constexpr std::size_t kCount = 3'000'000;
+  for (const std::vector<int>& hosts : {std::vector{0, 1, 0, 1}, std::vector{0, 0, 0, 1, 1}}) {
+    std::vector<float> first;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      run_on_hosts(hosts, std::nullopt, [&](Collectives& all) {
+        const auto bytes = all.allocate(kCount * sizeof(float));
+        auto* x = reinterpret_cast<float*>(bytes.data());
+        for (std::size_t i = 0; i < kCount; ++i) {
+          x[i] =
+              std::sin(static_cast<float>(i % 1000 + 1000 * static_cast<std::size_t>(to_int(all.rank())))) *
+              1e3F;
+        }
+        all.all_reduce({x, kCount, DType::f32}, ReduceOp::average);
+        std::vector<float> of_first(x, x + kCount);
+        all.broadcast({of_first.data(), kCount, DType::f32}, Rank{0});
+        EXPECT_EQ(std::memcmp(of_first.data(), x, bytes.size()), 0) << "rank " << to_int(all.rank());
+        if (all.rank() != Rank{0}) return;
+        if (first.empty()) first = of_first;
+        EXPECT_EQ(std::memcmp(of_first.data(), first.data(), bytes.size()), 0) << "another time";
+      });
+    }
+  }
+}
+
+// A link carries 2 (H - 1) / H of a buffer, however many ranks a host has.
+TEST(Hierarchical, CountsWhatGoesInsideAndBetween) {
+  run_on_hosts({0, 1, 0, 1}, std::nullopt, [](Collectives& all) {
+    const auto bytes = all.allocate(8'000'000);
+    all.all_reduce({bytes.data(), 2'000'000, DType::f32}, ReduceOp::sum);
+    // Inside each brings its neighbour half of the buffer, twice; between, its half once.
+    EXPECT_EQ(all.bytes_sent(), 2U * 4'000'000U + 4'000'000U);
+    ASSERT_NE(all.neighbours(), nullptr);
+    EXPECT_EQ(all.neighbours()->world(), 2);
+    EXPECT_EQ(all.neighbours()->bytes_sent(), 2U * 4'000'000U);
+  });
+}
+
+TEST(Hierarchical, NeighboursReduceInPlaceBesideTheWholeWorld) {
+  run_on_hosts({0, 1, 0, 1, 0}, std::nullopt, [](Collectives& all) {
+    Filled f(all, Way::hosts_in_place, 1000);
+    all.neighbours()->reduce(f.buffer(), ReduceOp::sum, Rank{0});
+    std::int32_t sum = 0;
+    for (int r = to_int(all.rank()) % 2; r < 5; r += 2) sum += input(r, 7);
+    if (all.neighbours()->rank() == Rank{0}) {
+      EXPECT_EQ(f.values[7], sum);
+    }
+    f.refill(all.rank());
+    all.all_reduce(f.buffer(), ReduceOp::sum);
+    EXPECT_EQ(f.values[7], total(5, 7));
+  });
+}
+
+TEST(Hierarchical, RanksOnHostsOfTheirOwnHaveNoNeighbours) {
+  run_on_hosts({0, 1, 2}, std::nullopt, [](Collectives& all) {
+    EXPECT_EQ(all.neighbours(), nullptr);
+    EXPECT_EQ(all.choice(Operation::all_reduce, 1 << 20).algorithm, Algorithm::ring);
+  });
+}
+
+// One of either host leaves in the middle of a large buffer, which the other thread of each rank is at, too.
+TEST(Hierarchical, RankThatLeavesEndsBothStagesOfTheOthers) {
+  for (const int leaver : {0, 3}) {
+    run_on_hosts({0, 1, 0, 1}, std::nullopt, [&](Collectives& all) {
+      Filled f(all, Way::hosts_in_place, 3'000'000);
+      all.all_reduce(f.buffer(), ReduceOp::sum, "bucket 2");
+      if (all.rank() == Rank{leaver}) return;
+      try {
+        all.all_reduce(f.buffer(), ReduceOp::sum, "bucket 3");
+        ADD_FAILURE() << "rank " << to_int(all.rank());
+      } catch (const PeerLost& e) {
+        EXPECT_EQ(e.fault.rank, all.rank());
+        EXPECT_TRUE(e.fault.operation.ends_with(" of bucket 3"))
+            << "inside or between: " << e.fault.operation;
+      }
+    });
+  }
+}
+
+// Neighbours tell each other what they are about to do, so that one which differs ends all of them; and what
+// they would have sent other hosts is not waited for.
+TEST(Hierarchical, CountsThatDifferAreFoundInsideAHost) {
+  std::atomic<int> found{0};
+  run_on_hosts({0, 1, 0, 1}, std::nullopt, [&](Collectives& all) {
+    Filled f(all, Way::hosts_in_place, 3'000'000);
+    const std::size_t count = all.rank() == Rank{2} ? 2'999'999 : 3'000'000;
+    try {
+      all.all_reduce({f.values.data(), count, DType::i32}, ReduceOp::sum);
+      ADD_FAILURE() << "rank " << to_int(all.rank());
+    } catch (const ProtocolError&) {
+      ++found;
+    } catch (const PeerLost&) {
+    }
+  });
+  EXPECT_GE(found, 2);
 }
 
 }  // namespace

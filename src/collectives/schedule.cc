@@ -41,6 +41,7 @@ Schedule make_schedule(Operation operation, Algorithm algorithm, Rank rank, int 
     task.count = 1;
   }
   TUTTI_CHECK(has(algorithm, operation), "{} by {}", name_of(operation), name_of(algorithm));
+  TUTTI_CHECK(info_of(algorithm).schedule != nullptr, "{} has no schedule of its own", name_of(algorithm));
   return info_of(algorithm).schedule(task);
 }
 

@@ -75,7 +75,7 @@ Chunk equal_chunk(std::size_t count, int chunks, int index);
 // When all ranks are through, all_reduce, all_gather and broadcast leave the same bits everywhere. reduce
 // leaves the result at the root and reduce_scatter leaves rank r's chunk at r; the rest of every buffer is
 // then scratch. A barrier ignores `count`: it is an all_reduce of one element of no meaning, because empty
-// chunks are not sent. The algorithm must have the operation (algorithms.h).
+// chunks are not sent. The algorithm must have the operation, and a schedule (algorithms.h).
 Schedule make_schedule(Operation operation, Algorithm algorithm, Rank rank, int world, std::size_t count,
                        Rank root = Rank{0});
 

@@ -148,7 +148,9 @@ std::string spelled(std::string name) {
 std::vector<Algorithm> run_algorithms() {
   std::vector<Algorithm> all;
   for (std::size_t i = 0; i < algorithms().size(); ++i) {
-    if (algorithms()[i].runs != AlgorithmInfo::Runs::in_place) all.push_back(static_cast<Algorithm>(i));
+    const auto runs = algorithms()[i].runs;
+    if (runs == AlgorithmInfo::Runs::in_place || runs == AlgorithmInfo::Runs::across_hosts) continue;
+    all.push_back(static_cast<Algorithm>(i));
   }
   return all;
 }

@@ -60,6 +60,8 @@ TEST(Emulation, HostsShareNoMemory) {
   EXPECT_THROW(validate(c), ConfigError);
   c.transport = "tcp";
   c.local_aggregation = true;
+  validate(c);  // each host by itself
+  c.no_local_aggregation = true;
   EXPECT_THROW(validate(c), ConfigError);
 }
 

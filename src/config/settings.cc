@@ -153,7 +153,11 @@ std::vector<Setting> strategy_settings() {
       {"staleness", &C::staleness, {.least = 0},
        "of ps-ssp: steps that a worker may be ahead of the slowest"},
       {"damp_stale", &C::damp_stale, "divide the learning rate by a gradient's staleness (ps-async, ps-ssp)"},
-      {"local_aggregation", &C::local_aggregation, "of ps-sync: one push for all workers of a host"},
+      changeable({"local_aggregation", &C::local_aggregation,
+                  "of ps-sync: one push for all workers of a host; by default where several workers share one of "
+                  "several hosts, unless --backup-workers, --on-nonfinite skip or an embedding's rows forbid it"}),
+      changeable({"no_local_aggregation", &C::no_local_aggregation,
+                  "of ps-sync: a push for every worker, also where several share a host"}),
       {"no_sparse", &C::no_sparse, "of ps-* and hybrid: embedding tables travel whole, not by rows"},
       changeable({"measure_links", &C::measure_links,
                   "of hybrid: time the links to decide which way each table goes; two runs may then differ"}),

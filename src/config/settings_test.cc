@@ -245,8 +245,9 @@ TEST(Settings, ThatAResumedRunMayChangeAreFew) {
   }
   EXPECT_EQ(changeable,
             (std::set<std::string>{"data", "test_data", "steps", "epochs", "on_nonfinite", "colocate",
-                                   "measure_links", "device_tflops", "slow", "emulate", "device", "wire",
-                                   "timeout_s", "heartbeat_timeout_s"}));
+                                   "local_aggregation", "no_local_aggregation", "measure_links",
+                                   "device_tflops", "slow", "emulate", "device", "wire", "timeout_s",
+                                   "heartbeat_timeout_s"}));
 }
 
 // UPDATE_PAGES=1 writes the page instead.

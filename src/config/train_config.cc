@@ -47,8 +47,6 @@ void require_emulated(const TrainConfig& c) {
   const bool emulated = parse_emulation(c.emulate).has_value();
   require(!emulated || c.transport != "shm", "transport", "tcp with --emulate, whose hosts share no memory",
           c.transport);
-  require(!emulated || !c.local_aggregation, "local-aggregation",
-          "left out with --emulate, whose hosts share no memory", c.local_aggregation);
 }
 
 void require_outcome(const TrainConfig& c) {
@@ -88,6 +86,8 @@ void validate(const TrainConfig& c) {
   require_schedule(c);
   require(c.backup_workers >= 0 && c.backup_workers < c.workers, "backup-workers",
           fmt::format("at least 0 and fewer than the {} workers", c.workers), c.backup_workers);
+  require(!c.local_aggregation || !c.no_local_aggregation, "local-aggregation",
+          "left out where --no-local-aggregation is given", c.local_aggregation);
   parse_partitions(c);
   require_own_data(c);
   require_emulated(c);

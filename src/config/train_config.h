@@ -66,7 +66,9 @@ struct TrainConfig {
   int backup_workers = 0;
   int staleness = 3;        // ps-ssp
   bool damp_stale = false;  // ps-async, ps-ssp
-  bool local_aggregation = false;
+  bool local_aggregation =
+      false;  // ps-sync; resolved to true where several workers share one of several hosts
+  bool no_local_aggregation = false;
   bool no_sparse = false;       // embedding tables travel whole
   bool measure_links = false;   // hybrid: routes by what links do here and now, not by what they usually do
   bool no_overlap = false;      // gradients leave after backward

@@ -122,7 +122,7 @@ void Cluster::build() {
 }
 
 launch::Place Cluster::place_of(std::size_t host) const {
-  return {hosts_[host].get(), address_of(host)};
+  return {hosts_[host].get(), address_of(host), static_cast<int>(host)};
 }
 
 std::vector<Traffic> Cluster::traffic() const {

@@ -1,10 +1,14 @@
 // What every strategy promises, on every medium: the step that one process with all samples would make.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <mutex>
+#include <set>
 
 #include "base/error.h"
 #include "collectives/native.h"
+#include "exchange/servers.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
 #include "net/group.h"
@@ -40,6 +44,7 @@ struct Case {
   int servers = 0;
   bool local_aggregation = false;
   ps::Role role = ps::Role::update;
+  std::vector<int> hosts = {};  // by worker, over sockets; empty: nothing is known
 };
 
 torch::Tensor flat(const torch::nn::Module& m) {
@@ -50,7 +55,8 @@ torch::Tensor flat(const torch::nn::Module& m) {
 
 Tuning tuning_of(const Case& c, const optim::Settings& optimizer) {
   const auto& strategy = find_strategy(c.strategy);
-  const int pushers = c.local_aggregation ? 1 : c.workers;
+  const std::set<int> hosts(c.hosts.begin(), c.hosts.end());
+  const int pushers = c.local_aggregation ? std::max(1, static_cast<int>(hosts.size())) : c.workers;
   Tuning t{.piece_bytes = 100, .local_aggregation = c.local_aggregation, .sync_every = 1};
   t.servers = {
       .workers = pushers,
@@ -60,6 +66,22 @@ Tuning tuning_of(const Case& c, const optim::Settings& optimizer) {
       .role = c.role,
       .optimizer = optimizer};
   return t;
+}
+
+// On hosts the workers of which are added up, servers count ranks as `body` sees them in its last argument.
+using Body = std::function<void(net::Transport&, net::Transport* neighbours, net::Transport& for_servers)>;
+void run_ranks(const Case& c, const Body& body) {
+  const int ranks = c.workers + c.servers;
+  if (c.hosts.empty()) {
+    net::run_as_threads(c.medium, ranks, kPatience, [&](net::Transport& t) { body(t, nullptr, t); });
+    return;
+  }
+  const auto order = c.local_aggregation ? pushers_first(c.hosts, c.servers) : std::vector<Rank>();
+  net::run_on_hosts(c.hosts, ranks, kPatience, [&](net::Transport& t, net::Transport* neighbours) {
+    if (order.empty()) return body(t, neighbours, t);
+    net::Survivors for_servers(t, order);
+    body(t, neighbours, for_servers);
+  });
 }
 
 struct Trained {
@@ -75,12 +97,12 @@ Trained train(const Case& c, int steps, optim::Kind kind, const std::vector<std:
   std::mutex torch_seed;
   const optim::Settings optimizer{.kind = kind, .lr = 0.05};
   const Tuning tuning = tuning_of(c, optimizer);
-  net::run_as_threads(c.medium, c.workers + c.servers, kPatience, [&](net::Transport& everyone) {
+  run_ranks(c, [&](net::Transport& everyone, net::Transport* neighbours, net::Transport& for_servers) {
     const int rank = to_int(everyone.rank());
-    if (rank >= c.workers) return (void)ps::serve(everyone, tuning.servers);
+    if (rank >= c.workers) return (void)ps::serve(for_servers, tuning.servers);
     const Strategy& strategy = find_strategy(c.strategy);
     net::Group group(everyone, c.workers);
-    collectives::NativeEngine all(group, algorithm_of(strategy, "auto"));
+    collectives::NativeEngine all(group, algorithm_of(strategy, "auto"), {c.hosts, neighbours});
     torch::Tensor x;
     std::shared_ptr<Net> model;
     {
@@ -96,7 +118,7 @@ Trained train(const Case& c, int steps, optim::Kind kind, const std::vector<std:
     Updater updater(buckets, no_tables, optimizer);
     observe::Trace trace(false, everyone.rank());
     const auto exchange =
-        make_exchange(strategy, {buckets, no_tables, updater, everyone, all, trace}, tuning);
+        make_exchange(strategy, {buckets, no_tables, updater, for_servers, all, trace}, tuning);
     buckets.on_gradient([&](grad::ParamId id) { exchange->on_gradient(id); });
     exchange->start(0, false);
     for (int step = 1; step <= steps; ++step) {
@@ -125,6 +147,8 @@ std::string name_of(const Case& c) {
   if (c.servers > 0) name += "Servers" + std::to_string(c.servers);
   if (c.local_aggregation) name += "Aggregated";
   if (c.role == ps::Role::mean) name += "Mean";
+  if (!c.hosts.empty()) name += "Hosts";
+  for (const int host : c.hosts) name += std::to_string(host);
   std::erase(name, '-');
   return name;
 }
@@ -196,6 +220,21 @@ std::vector<Case> cases() {
       all.push_back({"ps-sync", medium, workers, 2, false, ps::Role::mean});
       all.push_back({"ps-sync", medium, workers, 2, true, ps::Role::mean});
       all.push_back({"hybrid", medium, workers, 1});
+    }
+  }
+  // Dealt to hosts in turn, in blocks, and so that one has more than the other.
+  for (const std::vector<int>& hosts :
+       {std::vector{0, 1, 0, 1}, std::vector{0, 0, 1, 1}, std::vector{0, 0, 1}}) {
+    const auto workers = static_cast<int>(hosts.size());
+    const auto add = [&](Case c) {
+      c.hosts = hosts;
+      all.push_back(std::move(c));
+    };
+    add({"allreduce", net::Medium::sockets, workers});
+    add({"ring", net::Medium::sockets, workers});
+    add({"ps-sync", net::Medium::sockets, workers, 2});
+    for (const auto role : {ps::Role::update, ps::Role::mean}) {
+      add({"ps-sync", net::Medium::sockets, workers, 2, true, role});
     }
   }
   return all;

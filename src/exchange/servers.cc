@@ -33,6 +33,12 @@ ps::Contents contents_of(const Parts& parts, const Tuning& tuning) {
   return c;
 }
 
+// Those that push as one; null where this worker is alone.
+collectives::Collectives* workers_of_host(collectives::Collectives& workers,
+                                          const ps::ServerOptions& options) {
+  return options.workers == 1 ? &workers : workers.neighbours();
+}
+
 }  // namespace
 
 Servers::Servers(const Parts& parts, const Tuning& tuning)
@@ -185,9 +191,27 @@ void Servers::finish(Afterwards afterwards) {
   reports_ = connection_.say_goodbye(afterwards == Afterwards::another_session);
 }
 
+std::vector<Rank> pushing_workers(std::span<const int> hosts) {
+  std::vector<Rank> first;
+  for (auto w = hosts.begin(); w != hosts.end(); ++w) {
+    if (std::find(hosts.begin(), w, *w) == w) first.push_back(Rank{static_cast<int>(w - hosts.begin())});
+  }
+  return first;
+}
+
+std::vector<Rank> pushers_first(std::span<const int> hosts, int servers) {
+  const std::vector<Rank> pushing = pushing_workers(hosts);
+  std::vector<Rank> order = pushing;
+  for (int r = 0; r < static_cast<int>(hosts.size()) + servers; ++r) {
+    if (std::ranges::find(pushing, Rank{r}) == pushing.end()) order.push_back(Rank{r});
+  }
+  return std::ranges::is_sorted(order) ? std::vector<Rank>() : order;
+}
+
 AggregatedServers::AggregatedServers(const Parts& parts, const Tuning& tuning)
     : parts_(parts),
       options_(tuning.servers),
+      host_(workers_of_host(parts.workers, options_)),
       inner_(
           parts.buckets, parts.updater, parts.workers,
           [this](collectives::Collectives&, std::size_t bucket, collectives::Buffer buffer,
@@ -195,31 +219,45 @@ AggregatedServers::AggregatedServers(const Parts& parts, const Tuning& tuning)
           parts.trace, [this](std::size_t bucket) { apply(bucket); }) {
   TUTTI_CHECK(parts.tables.size() == 0, "a host's workers do not add up rows");
   TUTTI_CHECK(!servers_update() || !parts.updater.finite().skips(),
-              "what rank 0 pushes has left before all of it is known");
-  if (parts.workers.rank() == Rank{0}) {
+              "what a host pushes has left before all of it is known");
+  if (host_ == nullptr || host_->rank() == Rank{0}) {
     connection_.emplace(parts.everyone, options_, contents_of(parts, tuning));
     pieces_.emplace(*connection_, client_buckets(parts.buckets, true));
   }
 }
 
 void AggregatedServers::start(std::int64_t step, bool with_state) {
-  if (pieces_ && servers_update()) {
-    pieces_->start(step, with_state ? parts_.updater.state() : Updater::State{});
-    parts_.buckets.zero_gradients();  // start() ends with a pull, and answers land there
+  if (servers_update()) {
+    const bool first = parts_.workers.rank() == Rank{0};
+    if (first) pieces_->start(step, with_state ? parts_.updater.state() : Updater::State{});
+    if (options_.workers > 1) {
+      parts_.workers.barrier("initial weights");  // the servers have them
+      if (pieces_ && !first) pieces_->pull();
+    }
+    if (pieces_) parts_.buckets.zero_gradients();  // where the answers to a pull have landed
   }
   inner_.start(step, with_state && !servers_update());
+}
+
+// Servers take the mean of what hosts push, each of which counts once, however many workers it has.
+float AggregatedServers::weight() const {
+  const int here = host_ != nullptr ? host_->world() : 1;
+  return static_cast<float>(here * options_.workers) / static_cast<float>(parts_.workers.world());
 }
 
 void AggregatedServers::push_and_pull(std::size_t bucket, collectives::Buffer buffer,
                                       std::string_view label) {
   // The answer lands where the gradients were (see the constructor): the buffer that was reduced is the one
   // that is broadcast, and the other workers need no memory beside theirs.
-  parts_.workers.reduce(buffer, collectives::ReduceOp::average, Rank{0}, label);
+  if (host_ != nullptr) host_->reduce(buffer, collectives::ReduceOp::average, Rank{0}, label);
   if (pieces_) {
+    if (const float w = weight(); w != 1) {
+      for (float& gradient : parts_.buckets.gradients(bucket)) gradient *= w;
+    }
     pieces_->push(bucket, parts_.updater.lr());
     pieces_->wait(bucket);
   }
-  parts_.workers.broadcast(buffer, Rank{0}, label);
+  if (host_ != nullptr) host_->broadcast(buffer, Rank{0}, label);
 }
 
 void AggregatedServers::apply(std::size_t bucket) {
@@ -233,12 +271,11 @@ void AggregatedServers::fetch_state() {
 }
 
 void AggregatedServers::finish(Afterwards afterwards) {
-  if (connection_) {
-    connection_->leave();
-    fetch_state();
-    reports_ = connection_->say_goodbye(afterwards == Afterwards::another_session);
-  }
-  parts_.workers.barrier("the end");
+  if (connection_) connection_->leave();
+  parts_.workers.barrier("the end");  // nobody pushes any more
+  if (parts_.workers.rank() == Rank{0}) fetch_state();
+  parts_.workers.barrier("the end");  // what the servers tell next is all of it
+  if (connection_) reports_ = connection_->say_goodbye(afterwards == Afterwards::another_session);
 }
 
 std::uint64_t AggregatedServers::bytes_sent() const {
@@ -300,7 +337,7 @@ Strategy with_servers(std::string name, std::string summary, ps::Consistency rul
 
 Strategy ps_sync() {
   return with_servers("ps-sync", "parameter servers; a step waits for every worker", ps::Consistency::sync,
-                      {"server_role", "backup_workers", "local_aggregation"});
+                      {"server_role", "backup_workers", "local_aggregation", "no_local_aggregation"});
 }
 
 Strategy ps_async() {

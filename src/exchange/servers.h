@@ -81,12 +81,19 @@ class Servers final : public Exchange,
   TableRows rows_;
 };
 
-// The same where the workers of a host first form the mean of their gradients in its shared memory: rank 0
-// pushes one gradient for all, and what it pulls goes to all. Synchronous.
+// Who pushes where the workers of a host do as one: the first of each host. `hosts`: by worker.
+std::vector<Rank> pushing_workers(std::span<const int> hosts);
+// All ranks as servers then count them: those workers, the other workers, servers. Empty where ranks are in
+// that order already.
+std::vector<Rank> pushers_first(std::span<const int> hosts, int servers);
+
+// The same where the workers of a host first form the mean of their gradients in its shared memory: the first
+// of them pushes one gradient for all, and what it pulls goes to all. Synchronous.
 class AggregatedServers final : public Exchange, public Drains, public HasState, public HasFigures {
  public:
-  // As above; the servers' options know one worker, and there are no tables. Where servers update, no step
-  // can be skipped.
+  // As above; there are no tables, and where servers update no step can be skipped. The servers' options know
+  // one worker a host, and on the transport these come first (pushers_first). Where they know a single
+  // one, all workers share its host; else Collectives::neighbours() are those of a host.
   AggregatedServers(const Parts& parts, const Tuning& tuning);
 
   void start(std::int64_t step, bool with_state) override;
@@ -103,11 +110,13 @@ class AggregatedServers final : public Exchange, public Drains, public HasState,
  private:
   void push_and_pull(std::size_t bucket, collectives::Buffer buffer, std::string_view label);
   void apply(std::size_t bucket);
+  float weight() const;
   bool servers_update() const { return options_.role == ps::Role::update; }
 
   const Parts parts_;
   const ps::ServerOptions& options_;
-  // Rank 0's.
+  collectives::Collectives* const host_;  // the workers of this host; null: this one alone
+  // The first worker's of a host.
   std::optional<ps::Connection> connection_;
   std::optional<ps::PieceClient> pieces_;
   std::vector<ps::ServerReport> reports_;

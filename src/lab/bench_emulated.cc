@@ -24,12 +24,13 @@ std::vector<nlohmann::json> one_size_each(const nlohmann::json& payload) {
 
 }  // namespace
 
-double passes_of_busiest_link(const nlohmann::json& row) {
+double passes_of_busiest_link(const nlohmann::json& row, int hosts) {
   if (row.contains("servers")) {
     return std::max(1.0, row.at("workers").get<double>() / row.at("servers").get<double>());
   }
-  const double ranks = row.at("ranks");
-  return 2 * (ranks - 1) / ranks;
+  // What ranks of one host bring can be added up before it leaves.
+  const int apart = std::min(hosts, row.at("ranks").get<int>());
+  return 2.0 * (apart - 1) / apart;
 }
 
 launch::Outcome bench_emulated(const config::Emulation& emulation, const launch::JobSpec& job,
@@ -51,8 +52,9 @@ launch::Outcome bench_emulated(const config::Emulation& emulation, const launch:
       if (rate <= 0) continue;
       row["link_bytes_per_second"] = rate;
       const bool whole = !row.contains("touched_rows");
-      if (apart && whole) {
-        row["bound_seconds"] = passes_of_busiest_link(row) * row.at("bytes").get<double>() / rate;
+      if (whole && (apart || !row.contains("servers"))) {
+        row["bound_seconds"] =
+            passes_of_busiest_link(row, cluster.hosts()) * row.at("bytes").get<double>() / rate;
       }
     }
   }

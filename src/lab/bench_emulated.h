@@ -13,13 +13,14 @@ namespace tutti::lab {
 //   emulated               {hosts, link, per_host}: what passed the links in the job, warm-ups and checks
 //                          included, which all rows of one size share;
 //   link_bytes_per_second  what a plain TCP stream between two of the hosts gets, measured first;
-//   bound_seconds          where each process has a host of its own: how long the busiest link is busy at
-//   least.
+//   bound_seconds          how long the busiest link is busy at least: of an all-reduce, and of servers where
+//                          each process has a host of its own.
 // Returns the first failure, or the last outcome. Throws as emulate::Cluster.
 launch::Outcome bench_emulated(const config::Emulation& emulation, const launch::JobSpec& job,
                                const launch::Listener& listener, nlohmann::json& rows);
 
-// How often a row's bytes must pass the busiest link, each way. Pure.
-double passes_of_busiest_link(const nlohmann::json& row);
+// How often a row's bytes must pass the busiest link, each way; an all-reduce with that of each of so many
+// hosts. Pure.
+double passes_of_busiest_link(const nlohmann::json& row, int hosts);
 
 }  // namespace tutti::lab

@@ -42,6 +42,8 @@ std::unique_ptr<net::Transport> take_seat(int fd, Rank rank, const net::Transpor
 UniqueFd write_job(const WorkerJob& job) {
   const nlohmann::json json = {{"rank", to_int(job.rank)},
                                {"world", job.world},
+                               {"workers", job.workers},
+                               {"hosts", job.hosts},
                                {"task", job.task},
                                {"payload", job.payload},
                                {"secret", bytes_to_json(job.secret)},
@@ -87,6 +89,8 @@ WorkerJob read_job(int fd) {
     WorkerJob job;
     job.rank = Rank{json.at("rank").get<int>()};
     job.world = json.at("world");
+    job.workers = json.at("workers");
+    job.hosts = json.at("hosts").get<std::vector<int>>();
     job.task = json.at("task");
     job.payload = json.at("payload");
     const auto secret = json.at("secret").get<std::vector<int>>();
@@ -135,9 +139,21 @@ std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink
   return transport;
 }
 
+std::vector<Rank> workers_of_host(const WorkerJob& job) {
+  const auto host_of = [&](Rank r) { return job.hosts.at(static_cast<std::size_t>(to_int(r))); };
+  std::vector<Rank> workers;
+  for (int w = 0; w < job.workers; ++w) {
+    if (host_of(Rank{w}) == host_of(job.rank)) workers.push_back(Rank{w});
+  }
+  return workers;
+}
+
 std::unique_ptr<net::Transport> connect_neighbours(const WorkerJob& job) {
   if (job.local_segment_fd < 0) return nullptr;
-  return take_seat(job.local_segment_fd, job.rank, options_of(job));
+  net::TransportOptions options = options_of(job);
+  options.job_ranks = workers_of_host(job);
+  const auto place = std::ranges::find(options.job_ranks, job.rank) - options.job_ranks.begin();
+  return take_seat(job.local_segment_fd, Rank{static_cast<int>(place)}, options);
 }
 
 Failure failure_of(const std::exception& e) {

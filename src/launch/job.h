@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/error.h"
@@ -22,13 +23,15 @@ namespace tutti::launch {
 struct WorkerJob {
   Rank rank{};
   int world = 1;
+  int workers = 1;         // ranks below it; the others are servers
+  std::vector<int> hosts;  // by rank: the number of the host that it is on
   std::string task;        // which of the program's tasks, e.g. "train"
   nlohmann::json payload;  // what the task needs
   net::Secret secret{};
   std::string transport;              // "shm" or "tcp"
   net::Wire wire = net::Wire::plain;  // of tcp
   int segment_fd = -1;                // the shared memory, for shm
-  int local_segment_fd = -1;          // the workers' own, beside tcp
+  int local_segment_fd = -1;          // that of this host's workers, beside tcp
   net::Endpoint rendezvous;           // for tcp
   std::string address;                // where the rank listens, for tcp
   int board_fd = -1;                  // where all ranks show how they are (net/status_board.h)
@@ -60,7 +63,12 @@ net::StatusBoard open_board(const WorkerJob& job);
 // Takes the worker's place among its peers. Blocks until all have come. Connections that were refused
 // meanwhile are counted in `report`, under kRejectedConnections. Throws Timeout, PeerLost, AuthError.
 std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink& report);
-// The workers' shared memory beside tcp, if there is one; null on servers.
+// The workers of this rank's host, in ascending order.
+std::vector<Rank> workers_of_host(const WorkerJob& job);
+// The same workers in shared memory beside tcp, ranked in that order; failures name them by their ranks in
+// the job. Null where there is none: on servers, where a worker is alone on its host, where all ranks share
+// one host and nobody asked (JobSpec::local_memory). Blocks and throws as connect(); all workers of a host
+// call it.
 std::unique_ptr<net::Transport> connect_neighbours(const WorkerJob& job);
 inline constexpr const char* kRejectedConnections = "rejected_connections";
 

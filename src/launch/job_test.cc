@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <functional>
 #include <stdexcept>
 #include <thread>
 
@@ -17,6 +18,8 @@ WorkerJob unusual() {
   WorkerJob job;
   job.rank = Rank{5};
   job.world = 7;
+  job.workers = 6;
+  job.hosts = {0, 1, 0, 2, 1, 0, 2};
   job.task = "a task";
   job.payload = {{"text", "\"quoted\"\n"}, {"numbers", {1, 2.5}}};
   for (std::size_t i = 0; i < job.secret.size(); ++i) job.secret[i] = static_cast<std::byte>(251 - i);
@@ -85,6 +88,8 @@ TEST(Job, WhoJoinsSaysSoAndTakesItsOwnSeat) {
     WorkerJob job = unusual();
     job.rank = Rank{rank};
     job.world = 2;
+    job.workers = 2;
+    job.hosts = {0, 0};
     job.transport = "shm";
     job.segment_fd = segment.fd();
     job.local_segment_fd = beside.fd();
@@ -105,6 +110,46 @@ TEST(Job, WhoJoinsSaysSoAndTakesItsOwnSeat) {
   join(1);
   other.join();
   for (const int r : {0, 1}) EXPECT_EQ(board.doing(Rank{r}), "joining the job");
+}
+
+TEST(Job, WorkersOfAHostAreThoseAndNoServers) {
+  WorkerJob job = unusual();
+  EXPECT_EQ(workers_of_host(job), (std::vector{Rank{0}, Rank{2}, Rank{5}}));
+  job.rank = Rank{6};
+  EXPECT_EQ(workers_of_host(job), std::vector{Rank{3}}) << "beside the server itself";
+}
+
+// Ranks 0, 2 and 5 of a job of seven. On the board, and when one of them leaves, they have their ranks in it.
+TEST(Job, NeighboursAreRankedByTheirOrderAndNamedByTheirRankInTheJob) {
+  const auto board = net::StatusBoard::create(7);
+  const auto segment = net::Segment::create(3);
+  const auto join = [&](int rank, const std::function<void(net::Transport&)>& body) {
+    WorkerJob job = unusual();
+    job.rank = Rank{rank};
+    job.local_segment_fd = segment.fd();
+    job.board_fd = board.fd();
+    job.timeout = std::chrono::seconds(60);
+    const auto neighbours = connect_neighbours(job);
+    ASSERT_NE(neighbours, nullptr);
+    EXPECT_EQ(neighbours->world(), 3);
+    body(*neighbours);
+  };
+  std::thread first([&] { join(0, [](net::Transport& t) { EXPECT_EQ(t.rank(), Rank{0}); }); });
+  std::thread last([&] { join(5, [](net::Transport& t) { EXPECT_EQ(t.rank(), Rank{2}); }); });
+  join(2, [&](net::Transport& t) {
+    EXPECT_EQ(t.rank(), Rank{1});
+    try {
+      net::receive(t, Rank{2}, {}, {"a word"});
+      ADD_FAILURE();
+    } catch (const PeerLost& e) {
+      EXPECT_EQ(e.fault.rank, Rank{2});
+      EXPECT_EQ(e.fault.peer, Rank{5});
+    }
+  });
+  first.join();
+  last.join();
+  for (const int r : {0, 2, 5}) EXPECT_GT(board.vitals(Rank{r}).progress, 0U) << r;
+  EXPECT_EQ(board.vitals(Rank{1}).progress, 0U) << "on another host";
 }
 
 TEST(Job, WhatAJobDoesNotHaveIsNotOpened) {

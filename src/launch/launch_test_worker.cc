@@ -86,6 +86,15 @@ int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
   }
   const auto transport = launch::connect(job, report);
   if (mode == "fine" || mode == "guess") return 0;
+  if (mode == "neighbours") {
+    const auto neighbours = launch::connect_neighbours(job);
+    if (neighbours == nullptr) {
+      std::printf("alone\n");
+    } else {
+      std::printf("%d of %d\n", to_int(neighbours->rank()), neighbours->world());
+    }
+    return 0;
+  }
   if (mode.starts_with("child")) {
     report.emit(observe::Note{"pid " + std::to_string(start_child(mode.ends_with("apart")))});
     if (job.payload.value("stays", false)) exchange_forever(*transport);

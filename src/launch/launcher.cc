@@ -13,6 +13,8 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/streambuf.hpp>
 #include <fstream>
+#include <functional>
+#include <map>
 
 #include "base/process.h"
 #include "launch/cores.h"
@@ -173,6 +175,8 @@ class Job {
   void start_all() {
     WorkerJob job;
     job.world = spec_.workers + spec_.servers;
+    job.workers = spec_.workers;
+    for (int r = 0; r < job.world; ++r) job.hosts.push_back(place_of(process_of(r)).host);
     job.task = spec_.task;
     job.payload = spec_.payload;
     job.secret = net::make_secret();
@@ -189,19 +193,35 @@ class Job {
       segment_ = std::make_unique<net::Segment>(net::Segment::create(job.world));
       job.segment_fd = segment_->fd();
     }
-    if (spec_.local_memory && spec_.transport == "tcp") {
-      segment_ = std::make_unique<net::Segment>(net::Segment::create(spec_.workers));
-      job.local_segment_fd = segment_->fd();
-    }
     const auto shares = share_cores(read_cores(allowed_cores()), processes_);
     for (int r = 0; r < processes_; ++r) {
       job.rank = Rank{r};
-      const Place place = spec_.places.empty() ? Place{} : spec_.places.at(static_cast<std::size_t>(r));
+      const Place place = place_of(r);
       job.address = place.address;
+      job.local_segment_fd = local_segment_of(job);
       job.own_core =
           shares[static_cast<std::size_t>(r)].size() >= static_cast<std::size_t>(spec_.busy_threads);
       start_one(job, shares[static_cast<std::size_t>(r)], place.network);
     }
+  }
+
+  Place place_of(int process) const {
+    return spec_.places.empty() ? Place{} : spec_.places.at(static_cast<std::size_t>(process));
+  }
+  // A colocated server lives with the worker of its number.
+  int process_of(int rank) const { return rank < processes_ ? rank : rank - spec_.workers; }
+
+  // The descriptor of the memory that this worker shares with the others of its host; -1 if there is none.
+  int local_segment_of(const WorkerJob& job) {
+    const bool several_hosts = std::ranges::adjacent_find(job.hosts, std::not_equal_to()) != job.hosts.end();
+    const bool wanted = spec_.transport == "tcp" && (several_hosts || spec_.local_memory);
+    const auto workers = workers_of_host(job);
+    if (!wanted || to_int(job.rank) >= spec_.workers || workers.size() < 2) return -1;
+    const int host = job.hosts[static_cast<std::size_t>(to_int(job.rank))];
+    const auto found = local_segments_.find(host);
+    if (found != local_segments_.end()) return found->second.fd();
+    return local_segments_.emplace(host, net::Segment::create(static_cast<int>(workers.size())))
+        .first->second.fd();
   }
 
   void open_rendezvous(const WorkerJob& job) {
@@ -244,12 +264,13 @@ class Job {
     if (spec_.command.empty()) {
       return spawn(spec_.program, {"worker", "--job-fd", std::to_string(description)}, options);
     }
-    const bool one_host = spec_.places.empty();
+    const auto local = workers_of_host(job);
+    const auto local_rank = std::ranges::find(local, job.rank) - local.begin();
     for (const auto& [name, value] : {std::pair{kJobVariable, description},
                                       {"RANK", to_int(job.rank)},
                                       {"WORLD_SIZE", job.world},
-                                      {"LOCAL_RANK", one_host ? to_int(job.rank) : 0},
-                                      {"LOCAL_WORLD_SIZE", one_host ? job.world : 1}}) {
+                                      {"LOCAL_RANK", static_cast<int>(local_rank)},
+                                      {"LOCAL_WORLD_SIZE", static_cast<int>(local.size())}}) {
       options.environment.push_back(fmt::format("{}={}", name, value));
     }
     return spawn(spec_.command[0], {spec_.command.begin() + 1, spec_.command.end()}, options);
@@ -452,6 +473,7 @@ class Job {
   asio::steady_timer time_to_stop_{io_};
   const net::StatusBoard board_ = net::StatusBoard::create(spec_.workers + spec_.servers);
   std::unique_ptr<net::Segment> segment_;
+  std::map<int, net::Segment> local_segments_;  // by host
   std::unique_ptr<rendezvous::Rendezvous> rendezvous_;
   std::vector<Worker> workers_;
   std::vector<RankEnd> ends_;

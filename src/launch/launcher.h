@@ -14,10 +14,11 @@
 
 namespace tutti::launch {
 
-// Where in the network a process lives: by default here, on loopback.
+// Where a process lives: by default here, on loopback.
 struct Place {
   int network = -1;  // descriptor of a network namespace
   std::string address = "127.0.0.1";
+  int host = 0;  // processes with the same number can share memory
 };
 
 struct JobSpec {
@@ -29,7 +30,9 @@ struct JobSpec {
   int workers = 1;                            // ranks 0 to workers - 1, a process each
   int servers = 0;                            // the ranks after them
   bool colocate = false;                      // servers live in the workers' processes, which take both ranks
-  bool local_memory = false;                  // workers share memory even where the transport is another
+  // Over "tcp" the workers of a host share memory beside it where there are several hosts; this is to have it
+  // on a single one, too.
+  bool local_memory = false;
   std::string task;
   nlohmann::json payload;
   std::string transport = "shm";  // "shm" or "tcp"

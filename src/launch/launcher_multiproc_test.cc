@@ -343,12 +343,35 @@ TEST(LauncherOnce, ProgramOfOthersIsToldItsPlaceInTheJobAndOnItsHost) {
     Seen seen;
     auto spec = job("tcp", 2, {});
     spec.command = {"/bin/sh", "-c", "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE"};
-    if (hosts_of_their_own) spec.places = {Place{}, Place{}};
+    if (hosts_of_their_own) spec.places = {{.host = 0}, {.host = 1}};
     const Outcome o = run(spec, listen_to(seen));
     EXPECT_EQ(o.exit_code, 0) << o.line;
     EXPECT_EQ(seen.out[0], hosts_of_their_own ? "0 2 0 1|" : "0 2 0 2|");
     EXPECT_EQ(seen.out[1], hosts_of_their_own ? "1 2 0 1|" : "1 2 1 2|");
   }
+}
+
+// Three workers and a server on two hosts: who shares one is told its place there, and shares memory there.
+TEST(LauncherOnce, WorkersOfAHostAreRankedAndShareMemory) {
+  Seen seen;
+  auto spec = job("tcp", 3, {});
+  spec.places = {{.host = 7}, {.host = 3}, {.host = 7}};
+  spec.command = {"/bin/sh", "-c", "echo $RANK $LOCAL_RANK $LOCAL_WORLD_SIZE"};
+  EXPECT_EQ(run(spec, listen_to(seen)).exit_code, 0);
+  EXPECT_EQ(seen.out[0], "0 0 2|");
+  EXPECT_EQ(seen.out[1], "1 0 1|");
+  EXPECT_EQ(seen.out[2], "2 1 2|");
+
+  Seen neighbours;
+  spec = job("tcp", 3, {{"mode", "neighbours"}});
+  spec.servers = 1;
+  spec.places = {{.host = 7}, {.host = 3}, {.host = 7}, {.host = 3}};
+  const Outcome o = run(spec, listen_to(neighbours));
+  EXPECT_EQ(o.exit_code, 0) << o.line;
+  EXPECT_EQ(neighbours.out[0], "hello|0 of 2|");
+  EXPECT_EQ(neighbours.out[1], "hello|alone|");
+  EXPECT_EQ(neighbours.out[2], "hello|1 of 2|");
+  EXPECT_EQ(neighbours.out[3], "hello|alone|") << "a server";
 }
 
 TEST(LauncherOnce, SecretIsInNeitherArgumentsNorEnvironment) {

@@ -44,17 +44,28 @@ std::unique_ptr<Member> Member::join(std::optional<int> job_descriptor) {
                                   job.address.empty() ? "127.0.0.1" : job.address,
                                   {.timeout = job.timeout, .own_core = job.own_core},
                                   job.wire};
-  auto member = std::make_unique<Member>(launch::connect(job, life->report), connection);
+  auto member = std::make_unique<Member>(launch::connect(job, life->report), connection, job.hosts);
   member->life_ = std::move(life);
   return member;
 }
 
-Member::Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection)
+Member::Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection, std::vector<int> hosts)
     : connection_(std::move(connection)),
+      hosts_(std::move(hosts)),
       transport_(std::move(transport)),
       all_(std::make_unique<collectives::NativeEngine>(*transport_)),
       tensors_(*all_) {
   for (int r = 0; r < size(); ++r) job_ranks_.push_back(Rank{r});
+  hosts_.resize(job_ranks_.size());
+}
+
+int Member::local_rank() const {
+  const auto me = hosts_.begin() + rank();
+  return static_cast<int>(std::count(hosts_.begin(), me, *me));
+}
+
+int Member::local_size() const {
+  return static_cast<int>(std::ranges::count(hosts_, hosts_[static_cast<std::size_t>(rank())]));
 }
 
 std::unique_ptr<World> Member::make_world(int servers) {
@@ -74,7 +85,9 @@ std::unique_ptr<Member> Member::group(std::span<const int> ranks) {
   net::Survivors some(*transport_, std::move(members));
   collectives::NativeEngine among(some);
   const auto world = library::make_world(among, transport_->peer_memory() != nullptr, 0, connection_);
-  auto member = std::make_unique<Member>(world->take_seat(among.rank()), connection_);
+  std::vector<int> hosts;
+  for (const int r : ranks) hosts.push_back(hosts_[static_cast<std::size_t>(r)]);
+  auto member = std::make_unique<Member>(world->take_seat(among.rank()), connection_, std::move(hosts));
   member->life_ = life_;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     member->job_ranks_[i] = job_ranks_[static_cast<std::size_t>(ranks[i])];

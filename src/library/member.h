@@ -21,11 +21,13 @@ class Member {
   // PeerLost.
   static std::unique_ptr<Member> join(std::optional<int> job_descriptor);
 
-  // Over a transport that is there.
-  Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection);
+  // Over a transport that is there. `hosts`: by rank, the host that it is on; empty: all are on one.
+  Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection, std::vector<int> hosts = {});
 
   int rank() const { return to_int(all_->rank()); }
   int size() const { return all_->world(); }
+  int local_rank() const;  // among those of this host
+  int local_size() const;
   collectives::Collectives& all() { return *all_; }
   Clock::duration timeout() const { return connection_.options.timeout; }
 
@@ -54,6 +56,7 @@ class Member {
 
   const ConnectOptions connection_;
   std::vector<Rank> job_ranks_;  // of this session's ranks
+  std::vector<int> hosts_;       // likewise
   std::shared_ptr<Life> life_;
   std::unique_ptr<net::Transport> transport_;
   std::unique_ptr<collectives::NativeEngine> all_;

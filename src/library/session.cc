@@ -27,12 +27,11 @@ int Session::rank() const {
 int Session::size() const {
   return member_->size();
 }
-// All processes of a job are on one host.
 int Session::local_rank() const {
-  return rank();
+  return member_->local_rank();
 }
 int Session::local_size() const {
-  return size();
+  return member_->local_size();
 }
 
 void Session::barrier() {

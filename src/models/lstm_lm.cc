@@ -153,6 +153,7 @@ ModelInfo lstm_lm() {
           .parameters = kParameters,
           .flops_per_sample = kFlops,
           .data = "wikitext-2",
+          .has_tables = true,
           .measures = lstm_lm_measures(),
           .takes = lstm_lm_fields,
           .build = make_lstm_lm};

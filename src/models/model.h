@@ -104,6 +104,7 @@ struct ModelInfo {
   std::string data;              // a data set that fits
   bool channels_last = false;    // the memory format that is faster on CPUs
   std::size_t phases = 1;        // of a step
+  bool has_tables = false;       // embeddings, of which a batch reads some rows (Model::rows_read)
   Measures measures = classification();
   // Both are called with every option of the model set. Without the first it takes the data as it is.
   std::function<std::vector<Field>(const ModelOptions&)> takes;

@@ -70,6 +70,7 @@ ModelInfo wide_deep() {
       .parameters = WideDeep::kParameters,
       .flops_per_sample = WideDeep::kFlops,
       .data = "criteo",
+      .has_tables = true,
       .measures = measures(),
       .takes = wide_deep_fields,
       .build = [](const ModelOptions&) { return std::make_shared<WideDeep>(); }};

@@ -1,7 +1,9 @@
 #include "net/inproc.h"
 
+#include <algorithm>
 #include <exception>
 #include <future>
+#include <map>
 #include <thread>
 
 #include "net/segment_transport.h"
@@ -70,6 +72,26 @@ void run_as_threads(Medium medium, int world, const TransportOptions& options,
   run_all(
       world, [&](Rank r) { return meshes[static_cast<std::size_t>(to_int(r))]->connect(endpoints, options); },
       body);
+}
+
+void run_on_hosts(const std::vector<int>& hosts, int world, Clock::duration timeout,
+                  const std::function<void(Transport& all, Transport* neighbours)>& body) {
+  std::map<int, std::vector<Rank>> ranks;
+  for (std::size_t r = 0; r < hosts.size(); ++r) ranks[hosts[r]].push_back(Rank{static_cast<int>(r)});
+  std::map<int, std::shared_ptr<const Segment>> segments;
+  for (const auto& [host, here] : ranks) {
+    segments[host] = std::make_shared<const Segment>(Segment::create(static_cast<int>(here.size()), kArena));
+  }
+  const TransportOptions options = unpinned_options(world, timeout);
+  run_as_threads(Medium::sockets, world, options, [&](Transport& all) {
+    const auto rank = static_cast<std::size_t>(to_int(all.rank()));
+    if (rank >= hosts.size() || ranks.at(hosts[rank]).size() == 1) return body(all, nullptr);
+    TransportOptions its_options = options;
+    its_options.job_ranks = ranks.at(hosts[rank]);
+    const auto place = std::ranges::find(its_options.job_ranks, all.rank()) - its_options.job_ranks.begin();
+    SegmentTransport neighbours(segments.at(hosts[rank]), Rank{static_cast<int>(place)}, its_options);
+    body(all, &neighbours);
+  });
 }
 
 }  // namespace tutti::net

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "net/stream_transport.h"
 
@@ -18,5 +19,10 @@ void run_as_threads(Medium medium, int world, Clock::duration timeout,
                     const std::function<void(Transport&)>& body);
 void run_as_threads(Medium medium, int world, const TransportOptions& options,
                     const std::function<void(Transport&)>& body);
+
+// The same over sockets, with the first ranks on these hosts, by rank: those that share one also share
+// memory, as a transport of their own, ranked in their order; null for a rank that is alone.
+void run_on_hosts(const std::vector<int>& hosts, int world, Clock::duration timeout,
+                  const std::function<void(Transport& all, Transport* neighbours)>& body);
 
 }  // namespace tutti::net

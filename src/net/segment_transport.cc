@@ -48,7 +48,7 @@ SegmentTransport::~SegmentTransport() {
 void SegmentTransport::take_seat() {
   std::int32_t nobody = 0;
   if (!seat_.pid.compare_exchange_strong(nobody, ::getpid())) {
-    throw RunError(fmt::format("rank {} is in this job already", to_int(rank())));
+    throw RunError(fmt::format("rank {} is in this job already", to_int(in_job(rank()))));
   }
   seat_.state.store(SeatState::taken);
   ring_all();

@@ -80,6 +80,8 @@ StreamTransport::StreamTransport(Rank rank, int world, TransportOptions options)
       seals_(world) {
   if (!options_.board) options_.board = std::make_shared<const StatusBoard>(StatusBoard::create(world));
   TUTTI_CHECK(world >= 1 && to_int(rank) >= 0 && to_int(rank) < world, "rank {} of {}", to_int(rank), world);
+  TUTTI_CHECK(options_.job_ranks.empty() || options_.job_ranks.size() == static_cast<std::size_t>(world),
+              "{} names for {} ranks", options_.job_ranks.size(), world);
 }
 
 void StreamTransport::protect(Rank peer, const SessionKeys& keys, Wire wire, std::size_t frame_bytes) {
@@ -126,7 +128,7 @@ void StreamTransport::check_header(const Inbound& i, const Activity& doing) cons
     return;
   }
   std::string text =
-      fmt::format("rank {}: rank {} sent {} in {}, expected {}", to_int(rank_), to_int(i.message.from),
+      fmt::format("rank {}: rank {} sent {} in {}, expected {}", to_int(in_job(rank_)), to_int(in_job(i.message.from)),
                   text_of(i.header), doing.text(), text_of(i.expected));
   if (const Seals* const seals = seals_of(i.message.from)) {
     text += fmt::format("; this is in the place of frame {} of the connection: {}", seals->incoming.frames(),
@@ -170,7 +172,7 @@ void StreamTransport::open_frame(Inbound& i, const Activity& doing) {
   const auto payload = i.message.into.subspan(i.message.consume ? 0 : i.expected.offset, i.payload);
   if (!seals->incoming.open(i.header, payload)) {
     throw ProtocolError(fmt::format("rank {}: frame {} from rank {} was altered on its way ({} in {})",
-                                    to_int(rank_), seals->incoming.frames() - 1, to_int(i.message.from),
+                                    to_int(in_job(rank_)), seals->incoming.frames() - 1, to_int(in_job(i.message.from)),
                                     text_of(i.expected), doing.text()));
   }
   if (i.message.consume && !payload.empty()) i.message.consume(i.expected.offset, payload);
@@ -182,8 +184,8 @@ void StreamTransport::take_padding(Inbound& i, const Activity& doing) {
   const std::size_t n = take(i.message.from, std::span(padding).first(framed(i.payload) - i.done));
   i.done += n;
   if (!std::ranges::all_of(std::span(padding).first(n), [](std::byte b) { return b == std::byte{0}; })) {
-    throw ProtocolError(fmt::format("rank {}: what rank {} sent behind {} in {} are no zeros", to_int(rank_),
-                                    to_int(i.message.from), text_of(i.expected), doing.text()));
+    throw ProtocolError(fmt::format("rank {}: what rank {} sent behind {} in {} are no zeros", to_int(in_job(rank_)),
+                                    to_int(in_job(i.message.from)), text_of(i.expected), doing.text()));
   }
 }
 
@@ -210,15 +212,16 @@ bool StreamTransport::advance(Inbound& i, const Activity& doing) {
 }
 
 void StreamTransport::check_cancelled(const Activity& doing) const {
-  if (cancelled()) throw RunError(fmt::format("rank {}: {} was cancelled", to_int(rank_), doing.text()));
+  if (cancelled())
+    throw RunError(fmt::format("rank {}: {} was cancelled", to_int(in_job(rank_)), doing.text()));
 }
 
 Clock::duration StreamTransport::check_wait(Rank peer, std::optional<Rank> lost, Wait& wait,
                                             const Activity& doing) const {
   check_cancelled(doing);
   const bool over = wait.stall.over();
-  if (lost) throw PeerLost({rank_, *lost, doing.text(), wait.stall.standing_ms()});
-  if (over) throw Timeout({rank_, peer, doing.text(), wait.stall.standing_ms()});
+  if (lost) throw PeerLost({in_job(rank_), in_job(*lost), doing.text(), wait.stall.standing_ms()});
+  if (over) throw Timeout({in_job(rank_), in_job(peer), doing.text(), wait.stall.standing_ms()});
   return std::min<Clock::duration>(wait.stall.left(), kLivenessSlice);
 }
 
@@ -299,11 +302,11 @@ std::optional<Rank> StreamTransport::wait_for_any(std::span<const Rank> peers, C
     check_cancelled(doing);
     const auto waited = Clock::now() - since;
     if (const auto lost = lost_peer(interest)) {
-      throw PeerLost(
-          {rank_, *lost, doing.text(), std::chrono::duration_cast<std::chrono::milliseconds>(waited)});
+      throw PeerLost({in_job(rank_), in_job(*lost), doing.text(),
+                      std::chrono::duration_cast<std::chrono::milliseconds>(waited)});
     }
     if (waited >= at_most) return std::nullopt;
-    if (!shown) shown.emplace(board(), rank_);
+    if (!shown) shown.emplace(board(), in_job(rank_));
     wait(interest, std::min<Clock::duration>(at_most - waited, kLivenessSlice));
   }
   return found;

@@ -29,6 +29,9 @@ struct TransportOptions {
   bool survives_peers = false;
   // The job's; a transport that is given none makes one for itself.
   std::shared_ptr<const StatusBoard> board = nullptr;
+  // By rank of this transport, its rank in the job, which the board and failures speak of. Empty: they are
+  // the same.
+  std::vector<Rank> job_ranks = {};
 };
 
 // For ranks that are not pinned: each of `world` has a core if there are as many.
@@ -37,7 +40,7 @@ TransportOptions unpinned_options(int world, Clock::duration timeout);
 class StreamTransport : public Transport {
  public:
   StreamTransport(Rank rank, int world, TransportOptions options);
-  ~StreamTransport() override { board().leave(rank_); }
+  ~StreamTransport() override { board().leave(in_job(rank_)); }
   StreamTransport(const StreamTransport&) = delete;
   StreamTransport& operator=(const StreamTransport&) = delete;
 
@@ -92,7 +95,7 @@ class StreamTransport : public Transport {
   struct Wait {
     explicit Wait(const StreamTransport& t) : Wait(t, t.options_.timeout) {}
     Wait(const StreamTransport& t, Clock::duration timeout)
-        : shown(t.board(), t.rank_), stall(t.board(), timeout) {}
+        : shown(t.board(), t.in_job(t.rank_)), stall(t.board(), timeout) {}
     Waiting shown;
     Stall stall;
   };
@@ -105,7 +108,12 @@ class StreamTransport : public Transport {
   Clock::duration time_to_start() const { return std::max<Clock::duration>(options_.timeout, kTimeToStart); }
 
   // This rank has got something done.
-  void note_progress() const { board().advance(rank_); }
+  void note_progress() const { board().advance(in_job(rank_)); }
+
+  // As the job counts its ranks.
+  Rank in_job(Rank rank) const {
+    return options_.job_ranks.empty() ? rank : options_.job_ranks[static_cast<std::size_t>(to_int(rank))];
+  }
 
  private:
   struct Outbound;

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "rendezvous/meeting.h"
+#include "rendezvous/rehearsal.h"
 
 namespace tutti::rendezvous {
 namespace {
@@ -47,7 +47,7 @@ TEST(Rendezvous, EveryRankLearnsWhereEveryOtherListens) {
 TEST(Rendezvous, AThousandRanksMeetHoweverManyStrangersSitThere) {
   constexpr int kRanks = 1000;
   for (const int strangers : {0, 5000}) {
-    const auto meeting = meet(kRanks, strangers, kPatience);
+    const auto meeting = rehearse(kRanks, strangers, kPatience);
     for (int r = 0; r < kRanks; ++r) {
       const auto& told = meeting.told[static_cast<std::size_t>(r)];
       ASSERT_EQ(told.size(), static_cast<std::size_t>(kRanks)) << "rank " << r;

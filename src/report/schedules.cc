@@ -56,6 +56,7 @@ nlohmann::json schedules_of(const nlohmann::json& summary) {
     const auto operation = parse_operation(one.value("operation", ""));
     const auto algorithm = parse(one.value("algorithm", ""));
     if (!operation || !algorithm || !has(*algorithm, *operation) || world > kMostRanks) continue;
+    if (info_of(*algorithm).schedule == nullptr) continue;
     one["rounds"] =
         rounds_of(*operation, *algorithm, world, one.value("bytes", std::size_t{0}) / sizeof(float));
   }

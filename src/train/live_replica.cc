@@ -14,7 +14,7 @@ LiveReplica::LiveReplica(RunContext& run, const TrainedModel& model, StepWork& w
       model_(model),
       work_(work),
       before_replica_(run.workers.mark()),
-      tuning_(tuning_of(run.config)),
+      tuning_(tuning_of(run.config, run.hosts)),
       routing_({*model.network, run.strategy, tuning_, run.workers, run.config,
                 [&run](std::string line) { run.note(std::move(line)); }}) {
   tuning_.servers.incarnation = static_cast<std::uint32_t>(run.setup.restarts.size());
@@ -43,7 +43,7 @@ void LiveReplica::make() {
   for (const models::Phase& phase : model_.phases) trained_by_phase.push_back(phase.trains);
   replica_.emplace(
       exchange::ReplicaContext{*model_.network, run_.strategy, tuning_, run_.config.bucket_bytes,
-                               run_.everyone, run_.workers, run_.trace},
+                               run_.everyone_for_servers(), run_.workers, run_.trace},
       routing_.by_rows(),
       [&](const grad::Tables& tables) {
         return grad::trained_parameters(*model_.network, tables, trained_by_phase);

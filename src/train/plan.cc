@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "data/sampler.h"
+#include "exchange/servers.h"
 
 namespace tutti::train {
 
@@ -130,9 +131,14 @@ data::AugmentOptions augment_of(const config::TrainConfig& c) {
   return {.crop = c.crop, .flip = c.flip, .cutout = c.cutout};
 }
 
-exchange::Tuning tuning_of(const config::TrainConfig& c) {
+exchange::Tuning tuning_of(const config::TrainConfig& c, std::span<const int> hosts) {
   const auto& strategy = exchange::find_strategy(c.strategy);
-  const int pushers = c.local_aggregation ? 1 : c.workers;
+  int pushers = c.workers;
+  if (c.local_aggregation && hosts.empty()) pushers = 1;
+  if (c.local_aggregation && !hosts.empty()) {
+    const auto workers = hosts.first(static_cast<std::size_t>(c.workers));
+    pushers = static_cast<int>(exchange::pushing_workers(workers).size());
+  }
   exchange::Tuning t{
       .partitions = config::parse_partitions(c),
       .local_aggregation = c.local_aggregation,
@@ -154,6 +160,11 @@ exchange::Tuning tuning_of(const config::TrainConfig& c) {
                .timeout = timeout_of(c),
                .survives_workers = survives_workers(c)};
   return t;
+}
+
+std::vector<Rank> seen_by_servers(const config::TrainConfig& c, std::span<const int> hosts) {
+  if (!c.local_aggregation || hosts.empty()) return {};
+  return exchange::pushers_first(hosts.first(static_cast<std::size_t>(c.workers)), c.servers);
 }
 
 bool survives_workers(const config::TrainConfig& c) {

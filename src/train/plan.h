@@ -1,6 +1,10 @@
 // How many steps of which size a run makes: derived from the config and the size of the data, once.
 #pragma once
 
+#include <span>
+#include <vector>
+
+#include "base/rank.h"
 #include "config/train_config.h"
 #include "data/augment.h"
 #include "data/own_data.h"
@@ -66,7 +70,10 @@ data::OwnDataOptions own_data_of(const config::TrainConfig& config);
 // What is done to training images.
 data::AugmentOptions augment_of(const config::TrainConfig& config);
 
-// The numbers of single strategies.
-exchange::Tuning tuning_of(const config::TrainConfig& config);
+// The numbers of single strategies. `hosts`: by rank, the host that it is on; empty: all are on one.
+exchange::Tuning tuning_of(const config::TrainConfig& config, std::span<const int> hosts = {});
+
+// All ranks in the order in which servers count them (exchange/servers.h); empty where that is their own.
+std::vector<Rank> seen_by_servers(const config::TrainConfig& config, std::span<const int> hosts);
 
 }  // namespace tutti::train

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/scratch_folder.h"
 #include "train/measure.h"
+#include "train/prepare.h"
 
 namespace tutti::train {
 namespace {
@@ -94,6 +96,55 @@ TEST(RunPlan, WhatIsSetForServersReachesThem) {
   c.local_aggregation = true;
   EXPECT_EQ(tuning_of(c).servers.workers, 1);
   EXPECT_EQ(tuning_of(c).servers.first_server, 5);
+}
+
+TEST(RunPlan, OneWorkerAHostPushesWhereTheyAddUp) {
+  config::TrainConfig c;
+  c.strategy = "ps-sync";
+  c.workers = 4;
+  c.servers = 1;
+  const std::vector<int> in_turn = {0, 1, 0, 1, 0};
+  EXPECT_EQ(tuning_of(c, in_turn).servers.workers, 4) << "nobody asked";
+  c.local_aggregation = true;
+  const auto servers = tuning_of(c, in_turn).servers;
+  EXPECT_EQ(servers.workers, 2);
+  EXPECT_EQ(servers.policy.workers, 2);
+  EXPECT_EQ(servers.first_server, 4);
+  EXPECT_TRUE(seen_by_servers(c, in_turn).empty()) << "as they are";
+  const std::vector<int> in_blocks = {3, 3, 1, 1, 0};
+  EXPECT_EQ(seen_by_servers(c, in_blocks), (std::vector{Rank{0}, Rank{2}, Rank{1}, Rank{3}, Rank{4}}));
+}
+
+TEST(RunPlan, WorkersThatShareOneOfSeveralHostsPushAsOneUnlessTheyCannot) {
+  const ScratchFolder folder;
+  const auto resolved = [&](const auto& change) {
+    config::TrainConfig c;
+    c.model = "sdss-dnn";
+    c.data = "synthetic";
+    c.strategy = "ps-sync";
+    c.workers = 4;
+    c.steps = 1;
+    c.emulate = "hosts=2,link=1gbit";
+    c.out = (folder.path() / "run").string();
+    change(c);
+    return prepare(c, {}, 1, "now").setup.config.local_aggregation;
+  };
+  EXPECT_TRUE(resolved([](auto&) {}));
+  EXPECT_TRUE(resolved([](auto& c) { c.server_role = "sum"; }));
+  EXPECT_FALSE(resolved([](auto& c) { c.no_local_aggregation = true; }));
+  EXPECT_FALSE(resolved([](auto& c) { c.emulate.clear(); })) << "one host";
+  EXPECT_FALSE(resolved([](auto& c) { c.emulate = "link=1gbit"; })) << "a host each";
+  EXPECT_FALSE(resolved([](auto& c) { c.workers = 2; })) << "a host each";
+  EXPECT_FALSE(resolved([](auto& c) { c.strategy = "ps-async"; }));
+  EXPECT_FALSE(resolved([](auto& c) { c.strategy = "allreduce"; }));
+  EXPECT_FALSE(resolved([](auto& c) { c.backup_workers = 1; })) << "which leaves out single workers";
+  EXPECT_FALSE(resolved([](auto& c) { c.on_nonfinite = "skip"; })) << "which needs whole gradients first";
+  const auto with_tables = [](auto& c) { c.model = "wide-deep"; };
+  EXPECT_FALSE(resolved(with_tables)) << "its rows are less than its tables";
+  EXPECT_TRUE(resolved([&](auto& c) {
+    with_tables(c);
+    c.no_sparse = true;
+  }));
 }
 
 TEST(RunPlan, OnlyWorkersThatWaitForNobodyCanBeSpared) {

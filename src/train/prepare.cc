@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "config/emulation.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
 #include "net/wire.h"
@@ -126,6 +127,19 @@ void resolve_server_role(const exchange::Strategy& strategy, config::TrainConfig
   }
 }
 
+// Links carry least where the workers of a host push as one. Not where servers must tell workers apart, look
+// at whole gradients first, or could take rows of tables instead.
+void resolve_local_aggregation(const exchange::Strategy& strategy, const models::ModelInfo& model,
+                               config::TrainConfig& c) {
+  const auto emulation = config::parse_emulation(c.emulate);
+  const bool shares_hosts = emulation && 1 < emulation->hosts && emulation->hosts < c.workers;
+  const bool reads = std::ranges::find(strategy.settings, "local_aggregation") != strategy.settings.end();
+  const bool by_rows = model.has_tables && exchange::takes_rows(strategy, tuning_of(c));
+  const bool skips = c.server_role == "update" && c.on_nonfinite == "skip";
+  if (!reads || !shares_hosts || c.no_local_aggregation || c.backup_workers > 0 || skips || by_rows) return;
+  c.local_aggregation = true;
+}
+
 // Fits servers, workers and strategy together, or says why they do not fit.
 void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo& model,
                      config::TrainConfig& c) {
@@ -138,6 +152,7 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
             fmt::format("--colocate puts a server into each of {} workers, not {}", c.workers, c.servers));
   refuse_if(c.servers > model.parameters,
             fmt::format("--servers {} for the {} parameters of {}", c.servers, model.parameters, model.name));
+  resolve_local_aggregation(strategy, model, c);
   refuse_if(c.server_role == "sum" && c.backup_workers > 0,
             "--server-role sum does not fit --backup-workers: a late worker would miss updates");
   refuse_if(

@@ -11,10 +11,21 @@ std::unique_ptr<OperatorProgress> watch_operators(const config::TrainConfig& con
   return std::make_unique<OperatorProgress>(everyone.board(), everyone.rank(), timeout_of(config));
 }
 
+// Shared memory then takes the place of the network.
+bool all_are_neighbours(const collectives::Hosts& hosts, const config::TrainConfig& config) {
+  return hosts.neighbours != nullptr && hosts.neighbours->world() == config.workers;
+}
+
+collectives::Hosts hosts_of_workers(collectives::Hosts hosts, const config::TrainConfig& config) {
+  if (all_are_neighbours(hosts, config)) return {};
+  if (!hosts.by_rank.empty()) hosts.by_rank.resize(static_cast<std::size_t>(config.workers));
+  return hosts;
+}
+
 }  // namespace
 
 RunContext::RunContext(const Setup& its_setup, net::Transport& all_ranks, observe::EventSink& its_sink,
-                       net::Transport* neighbours)
+                       const collectives::Hosts& its_hosts)
     : setup(its_setup),
       config(its_setup.config),
       sink(its_sink),
@@ -27,10 +38,15 @@ RunContext::RunContext(const Setup& its_setup, net::Transport& all_ranks, observ
       test(open_samples(setup, Part::test)),
       plan(make_plan(config, training->size())),
       everyone(all_ranks),
+      hosts(its_hosts.by_rank),
       group_(all_ranks, config.workers),
-      workers(neighbours != nullptr ? *neighbours : static_cast<net::Transport&>(group_),
-              exchange::algorithm_of(strategy, config.algorithm)),
-      trace(config.trace, all_ranks.rank()) {}
+      workers(all_are_neighbours(its_hosts, config) ? *its_hosts.neighbours : group_,
+              exchange::algorithm_of(strategy, config.algorithm), hosts_of_workers(its_hosts, config)),
+      trace(config.trace, all_ranks.rank()) {
+  if (auto order = seen_by_servers(config, hosts); !order.empty()) {
+    reordered_.emplace(everyone, std::move(order));
+  }
+}
 
 data::LoaderPlan RunContext::loading() const {
   const std::int64_t first = setup.first_step;

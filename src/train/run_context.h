@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "collectives/native.h"
 #include "data/loader.h"
@@ -24,10 +25,9 @@ namespace tutti::train {
 // Made first and ended last, on the thread that trains; setup, transports and sink outlive it.
 class RunContext {
  public:
-  // `all_ranks` are workers and servers; `neighbours`, if given, is how the workers of this host reach each
-  // other. Throws DataError.
+  // `all_ranks` are workers and servers, and on these hosts. Throws DataError.
   RunContext(const Setup& its_setup, net::Transport& all_ranks, observe::EventSink& its_sink,
-             net::Transport* neighbours);
+             const collectives::Hosts& hosts);
 
   const Setup& setup;
   const config::TrainConfig& config;
@@ -42,9 +42,11 @@ class RunContext {
   const std::unique_ptr<data::Samples> test;
   const RunPlan plan;
   net::Transport& everyone;
+  const std::vector<int> hosts;  // by rank; empty: all are on one
 
  private:
-  net::Group group_;  // the workers
+  net::Group group_;                         // the workers
+  std::optional<net::Survivors> reordered_;  // everyone, where servers count them in another order
 
  public:
   collectives::NativeEngine workers;
@@ -57,6 +59,9 @@ class RunContext {
   // call it, and speak through workers_left() from then on.
   void gather_survivors();
   collectives::Collectives& workers_left() { return rest_ ? *rest_ : workers; }
+
+  // Everyone, as servers count them (plan.h).
+  net::Transport& everyone_for_servers() { return reordered_ ? *reordered_ : everyone; }
 
   StepMode step_mode() const;
   Rank rank() const { return workers.rank(); }

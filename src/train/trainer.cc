@@ -16,8 +16,9 @@ namespace {
 // The loop over a worker's steps; what happens in one and between two are parts of their own.
 class Trainer {
  public:
-  Trainer(const Setup& setup, net::Transport& everyone, observe::EventSink& sink, net::Transport* neighbours)
-      : run_(setup, everyone, sink, neighbours) {}
+  Trainer(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
+          const collectives::Hosts& hosts)
+      : run_(setup, everyone, sink, hosts) {}
 
   // The summary on the rank that tells of the run; none on others, and where the run was stopped.
   std::optional<observe::Summary> run() {
@@ -232,16 +233,23 @@ class Trainer {
 }  // namespace
 
 std::optional<observe::Summary> train(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
-                                      net::Transport* neighbours) {
+                                      const collectives::Hosts& hosts) {
   everyone.board().say(everyone.rank(), "opening the data and making the model");
-  Trainer trainer(setup, everyone, sink, neighbours);
+  Trainer trainer(setup, everyone, sink, hosts);
   auto summary = trainer.run();
   if (summary) observe::write_summary(setup.config.out, *summary);
   return summary;
 }
 
-void serve(const Setup& setup, net::Transport& everyone) {
-  ps::serve(everyone, tuning_of(setup.config).servers);
+void serve(const Setup& setup, net::Transport& everyone, const std::vector<int>& hosts) {
+  const auto options = tuning_of(setup.config, hosts).servers;
+  auto order = seen_by_servers(setup.config, hosts);
+  if (order.empty()) {
+    ps::serve(everyone, options);
+    return;
+  }
+  net::Survivors seen(everyone, std::move(order));
+  ps::serve(seen, options);
 }
 
 }  // namespace tutti::train

@@ -9,7 +9,7 @@
 
 namespace tutti::rendezvous {
 
-struct Meeting {
+struct Rehearsal {
   // What each rank was told, by rank.
   std::vector<std::vector<net::Endpoint>> told;
   // From the moment when all ranks began to call until the last one had its list.
@@ -21,6 +21,6 @@ net::Endpoint made_up_endpoint(int rank);
 
 // Connects `strangers` who say nothing, then lets all ranks call at once. Returns when all have met. Throws
 // RunError where this process may not have that many descriptors, and what join() throws.
-Meeting meet(int ranks, int strangers, Clock::duration timeout);
+Rehearsal rehearse(int ranks, int strangers, Clock::duration timeout);
 
 }  // namespace tutti::rendezvous

@@ -1,4 +1,4 @@
-#include "rendezvous/meeting.h"
+#include "rendezvous/rehearsal.h"
 
 #include <fmt/format.h>
 
@@ -55,7 +55,7 @@ net::Endpoint made_up_endpoint(int rank) {
   return {fmt::format("10.{}.{}.1", rank / 256, rank % 256), static_cast<std::uint16_t>(1000 + rank)};
 }
 
-Meeting meet(int ranks, int strangers, Clock::duration timeout) {
+Rehearsal rehearse(int ranks, int strangers, Clock::duration timeout) {
   // Both ends of every connection are here.
   allow_descriptors(2 * static_cast<std::size_t>(ranks + strangers) + 1024);
   const auto secret = net::make_secret();
@@ -63,7 +63,7 @@ Meeting meet(int ranks, int strangers, Clock::duration timeout) {
   boost::asio::io_context io;
   const auto silent = connect_strangers(io, host.endpoint(), strangers);
 
-  Meeting meeting;
+  Rehearsal meeting;
   meeting.told.resize(static_cast<std::size_t>(ranks));
   std::exception_ptr failure;
   std::mutex guard;  // of failure
