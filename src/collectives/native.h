@@ -18,6 +18,7 @@
 #include <tuple>
 #include <vector>
 
+#include "collectives/choose.h"
 #include "collectives/collectives.h"
 #include "collectives/schedule.h"
 #include "net/transport.h"
@@ -33,7 +34,6 @@ class NativeEngine final : public Collectives {
 
   Rank rank() const override { return transport_.rank(); }
   int world() const override { return transport_.world(); }
-  Abilities abilities() const override { return {.in_place = transport_.peer_memory() != nullptr}; }
 
   std::span<std::byte> allocate(std::size_t bytes) override;
   Mark mark() const override { return {arena_used_, owned_.size()}; }
@@ -46,7 +46,7 @@ class NativeEngine final : public Collectives {
   void reduce(Buffer buffer, ReduceOp op, Rank root, std::string_view label = {}) override;
   void barrier(std::string_view label = {}) override;
 
-  Choice choice(Operation operation, std::uint64_t bytes) const override;
+  Method method(Operation operation, std::uint64_t bytes) const override;
   void cancel() override { transport_.cancel(); }
   std::uint64_t bytes_sent() const override { return bytes_sent_; }
 

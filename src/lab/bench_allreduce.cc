@@ -71,13 +71,13 @@ nlohmann::json bench_allreduce(collectives::Collectives& all, const BenchSpec& s
             : static_cast<int>(std::clamp(kSecondsARow / std::max(pilot, 1e-9), 10.0, 2000.0));
     const Timed timed = time_iterations(all, values, iterations);
     const double seconds = train::quantile(timed.seconds, 0.5);
-    const auto choice = all.choice(collectives::Operation::all_reduce, bytes);
+    const auto method = all.method(collectives::Operation::all_reduce, bytes);
     rows.push_back({{"bytes", count * sizeof(float)},
                     {"seconds", seconds},
                     {"ranks", all.world()},
                     {"transport", spec.transport},
-                    {"algorithm", name_of(choice.algorithm)},
-                    {"reason", choice.reason},
+                    {"algorithm", method.algorithm},
+                    {"reason", method.reason},
                     {"iterations", iterations},
                     {"verified", timed.verified == iterations},
                     {"bytes_per_second", static_cast<double>(count * sizeof(float)) / seconds}});
