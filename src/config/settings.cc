@@ -191,6 +191,8 @@ std::vector<Setting> machine_settings() {
        "of the forward pass in training: fp32 | bf16 (products and convolutions; parameters and gradients "
        "stay fp32)"},
       {"transport", &C::transport, {.words = {"auto", "shm", "tcp"}}, "auto | shm | tcp"},
+      changeable({"engine", &C::engine,
+                  "who carries out collectives: auto (native), or one of those that `tutti doctor` lists"}),
       {"algorithm", &C::algorithm, "of allreduce: auto, or one of those that `tutti doctor` lists"},
       {"memory_format", &C::memory_format, {.words = {"auto", "contiguous", "channels-last"}},
        "auto | contiguous | channels-last"},

@@ -83,6 +83,7 @@ struct TrainConfig {
   std::string device = "cpu";
   std::string precision = "fp32";  // fp32 | bf16
   std::string transport = "auto";
+  std::string engine = "auto";
   std::string algorithm = "auto";
   std::string memory_format = "auto";  // auto | contiguous | channels-last
   std::uint64_t bucket_bytes = 1 << 20;

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "collectives/algorithms.h"
+#include "engines/engines.h"
 #include "train/measure.h"
 
 namespace tutti::lab {
@@ -55,6 +57,14 @@ Timed time_iterations(collectives::Collectives& all, std::span<float> values, in
 
 }  // namespace
 
+std::unique_ptr<collectives::Collectives> make_engine(const BenchSpec& spec, net::Transport& transport,
+                                                      Clock::duration timeout, const std::string& address) {
+  return engines::find_engine(spec.engine)
+      .make(transport, {.algorithm = collectives::parse_algorithm(spec.algorithm),
+                        .timeout = timeout,
+                        .address = address});
+}
+
 nlohmann::json bench_allreduce(collectives::Collectives& all, const BenchSpec& spec) {
   auto rows = nlohmann::json::array();
   for (const std::uint64_t bytes : spec.sizes) {
@@ -76,6 +86,7 @@ nlohmann::json bench_allreduce(collectives::Collectives& all, const BenchSpec& s
                     {"seconds", seconds},
                     {"ranks", all.world()},
                     {"transport", spec.transport},
+                    {"engine", spec.engine},
                     {"algorithm", method.algorithm},
                     {"reason", method.reason},
                     {"iterations", iterations},

@@ -14,7 +14,7 @@ std::unique_ptr<OperatorProgress> watch_operators(const config::TrainConfig& con
 }  // namespace
 
 RunContext::RunContext(const Setup& its_setup, net::Transport& all_ranks, observe::EventSink& its_sink,
-                       net::Transport* neighbours)
+                       net::Transport* neighbours, const std::string& address)
     : setup(its_setup),
       config(its_setup.config),
       sink(its_sink),
@@ -28,8 +28,12 @@ RunContext::RunContext(const Setup& its_setup, net::Transport& all_ranks, observ
       plan(make_plan(config, training->size())),
       everyone(all_ranks),
       group_(all_ranks, config.workers),
-      workers(neighbours != nullptr ? *neighbours : static_cast<net::Transport&>(group_),
-              exchange::algorithm_of(strategy, config.algorithm)),
+      engine_(engines::find_engine(config.engine)
+                  .make(neighbours != nullptr ? *neighbours : static_cast<net::Transport&>(group_),
+                        {.algorithm = exchange::algorithm_of(strategy, config.algorithm),
+                         .timeout = timeout_of(config),
+                         .address = address})),
+      workers(*engine_),
       trace(config.trace, all_ranks.rank()) {}
 
 data::LoaderPlan RunContext::loading() const {

@@ -9,6 +9,7 @@
 #include "collectives/native.h"
 #include "data/loader.h"
 #include "data/samples.h"
+#include "engines/engines.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
 #include "net/group.h"
@@ -25,9 +26,9 @@ namespace tutti::train {
 class RunContext {
  public:
   // `all_ranks` are workers and servers; `neighbours`, if given, is how the workers of this host reach each
-  // other. Throws DataError.
+  // other. `address` is where this process may listen. Throws DataError, and what an engine's make throws.
   RunContext(const Setup& its_setup, net::Transport& all_ranks, observe::EventSink& its_sink,
-             net::Transport* neighbours);
+             net::Transport* neighbours, const std::string& address);
 
   const Setup& setup;
   const config::TrainConfig& config;
@@ -45,9 +46,10 @@ class RunContext {
 
  private:
   net::Group group_;  // the workers
+  const std::unique_ptr<collectives::Collectives> engine_;
 
  public:
-  collectives::NativeEngine workers;
+  collectives::Collectives& workers;
   observe::Trace trace;
 
   // Which samples this worker reads.

@@ -16,8 +16,9 @@ namespace {
 // The loop over a worker's steps; what happens in one and between two are parts of their own.
 class Trainer {
  public:
-  Trainer(const Setup& setup, net::Transport& everyone, observe::EventSink& sink, net::Transport* neighbours)
-      : run_(setup, everyone, sink, neighbours) {}
+  Trainer(const Setup& setup, net::Transport& everyone, observe::EventSink& sink, net::Transport* neighbours,
+          const std::string& address)
+      : run_(setup, everyone, sink, neighbours, address) {}
 
   // The summary on the rank that tells of the run; none on others, and where the run was stopped.
   std::optional<observe::Summary> run() {
@@ -232,9 +233,9 @@ class Trainer {
 }  // namespace
 
 std::optional<observe::Summary> train(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
-                                      net::Transport* neighbours) {
+                                      net::Transport* neighbours, const std::string& address) {
   everyone.board().say(everyone.rank(), "opening the data and making the model");
-  Trainer trainer(setup, everyone, sink, neighbours);
+  Trainer trainer(setup, everyone, sink, neighbours, address);
   auto summary = trainer.run();
   if (summary) observe::write_summary(setup.config.out, *summary);
   return summary;

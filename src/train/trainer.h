@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "net/transport.h"
 #include "observe/event.h"
@@ -13,9 +14,11 @@ namespace tutti::train {
 // Trains to the end of the plan. Every worker of the job calls it with the same setup; `everyone` are workers
 // and servers. Rank 0 emits events and writes checkpoints, summary.json and the trace into the run folder;
 // the result is the summary there; none on others, and where the run was stopped. `neighbours`, if given, is
-// how the workers of this host reach each other. Throws PeerLost, Timeout, DataError, RunError.
+// how the workers of this host reach each other. `address` is where this process may listen. Throws PeerLost,
+// Timeout, DataError, RunError.
 std::optional<observe::Summary> train(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
-                                      net::Transport* neighbours = nullptr);
+                                      net::Transport* neighbours = nullptr,
+                                      const std::string& address = "127.0.0.1");
 
 // What a rank behind the workers does: holds parameters until the last worker has said goodbye. Throws
 // PeerLost, Timeout, ConfigError.
