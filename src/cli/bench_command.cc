@@ -7,15 +7,17 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/joined.h"
 #include "cli/progress.h"
 #include "cli/train_command.h"
 #include "collectives/algorithms.h"
-#include "collectives/native.h"
 #include "config/emulation.h"
 #include "config/settings.h"
+#include "engines/engines.h"
 #include "lab/bench_allreduce.h"
 #include "lab/bench_emulated.h"
 #include "lab/bench_ps.h"
+#include "launch/join.h"
 #include "launch/launcher.h"
 #include "net/inproc.h"
 #include "net/wire.h"
@@ -30,6 +32,7 @@ struct BenchFlags {
   std::string transport = "auto";
   std::string wire = "auto";
   std::string emulate;
+  std::vector<std::string> engines = {"auto"};
   std::string algorithm = "auto";
   std::string sizes = "1K,16K,64K,512K,4M,32M";
   int iterations = 0;
@@ -40,6 +43,18 @@ struct BenchFlags {
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 30;
 
 constexpr int kRanks = 2;
+
+// One spec an engine.
+std::vector<lab::BenchSpec> per_engine(const BenchFlags& f, const lab::BenchSpec& spec) {
+  std::vector<lab::BenchSpec> all;
+  for (const std::string& name : f.engines) {
+    const auto& engine = engines::find_engine(name);
+    engines::require_fits(engine, f.algorithm);
+    all.push_back(spec);
+    all.back().engine = engine.name;
+  }
+  return all;
+}
 
 // What depends on whether a cluster is emulated.
 std::optional<config::Emulation> resolve(BenchFlags& f) {
@@ -83,8 +98,8 @@ Clock::duration timeout_of(const BenchFlags& f) {
 nlohmann::json run_threads(const BenchFlags& f, const lab::BenchSpec& spec) {
   nlohmann::json rows;
   net::run_as_threads(net::Medium::memory, *f.ranks, timeout_of(f), [&](net::Transport& t) {
-    collectives::NativeEngine all(t, collectives::parse_algorithm(spec.algorithm));
-    auto mine = lab::bench_allreduce(all, spec);
+    const auto all = lab::make_engine(spec, t, {.timeout = timeout_of(f)});
+    auto mine = lab::bench_allreduce(*all, spec);
     if (t.rank() == Rank{0}) rows = std::move(mine);
   });
   return rows;
@@ -96,8 +111,10 @@ struct BenchResult {
   int exit_code = 0;
 };
 
+// In the meeting, if there is one, every process calls it, and rank 0's has the rows.
 BenchResult run_processes(launch::JobSpec job, const BenchFlags& f,
-                          const std::optional<config::Emulation>& emulation) {
+                          const std::optional<config::Emulation>& emulation,
+                          rendezvous::Meeting* meeting = nullptr) {
   BenchResult result{nlohmann::json::array()};
   job.program = this_program();
   job.transport = f.transport;
@@ -108,21 +125,23 @@ BenchResult run_processes(launch::JobSpec job, const BenchFlags& f,
       [&](Rank, const nlohmann::json& line) {
         for (const auto& row : line.at("rows")) result.rows.push_back(row);
       }};
-  const auto outcome =
-      emulation ? lab::bench_emulated(*emulation, job, listener, result.rows) : launch::run(job, listener);
+  const bool first = meeting == nullptr || meeting->rank() == Rank{0};
+  const auto outcome = meeting != nullptr ? run_in_meeting(*meeting, first ? &job : nullptr, listener)
+                       : emulation        ? lab::bench_emulated(*emulation, job, listener, result.rows)
+                                          : launch::run(job, listener);
   result.exit_code = outcome.exit_code;
-  if (outcome.exit_code != 0) fmt::print(stderr, "tutti: {}\n", outcome.line);
+  if (first && outcome.exit_code != 0) fmt::print(stderr, "tutti: {}\n", outcome.line);
   return result;
 }
 
 BenchResult run_allreduce(const BenchFlags& f, const lab::BenchSpec& spec,
-                          const std::optional<config::Emulation>& emulation) {
+                          const std::optional<config::Emulation>& emulation, rendezvous::Meeting* meeting) {
   if (f.transport == "inproc") return {run_threads(f, spec)};
   launch::JobSpec job;
   job.workers = *f.ranks;
   job.task = lab::kBenchTask;
   job.payload = spec;
-  return run_processes(std::move(job), f, emulation);
+  return run_processes(std::move(job), f, emulation, meeting);
 }
 
 void print_emulated(const nlohmann::json& rows) {
@@ -139,26 +158,41 @@ void print_emulated(const nlohmann::json& rows) {
   }
 }
 
-int bench(BenchFlags f) {
+// What others have started are the ranks.
+void fit(BenchFlags& f, rendezvous::Meeting& meeting) {
+  if (!f.emulate.empty() || f.transport == "inproc")
+    throw ConfigError("--emulate and --transport inproc make ranks themselves; leave mpirun out");
+  if (!f.ranks) f.ranks = meeting.world();
+  if (f.transport == "auto" && std::ranges::max(launch::hosts_of(meeting)) > 0) f.transport = "tcp";
+}
+
+int bench(BenchFlags f, rendezvous::Meeting* meeting) {
+  if (meeting != nullptr) fit(f, *meeting);
   const auto emulation = resolve(f);
-  const auto spec = check(f);
-  const auto [rows, exit_code] = run_allreduce(f, spec, emulation);
-  if (exit_code != 0) return exit_code;
+  auto rows = nlohmann::json::array();
+  for (const auto& spec : per_engine(f, check(f))) {
+    const auto [some, exit_code] = run_allreduce(f, spec, emulation, meeting);
+    if (exit_code != 0) return exit_code;
+    rows.insert(rows.end(), some.begin(), some.end());
+  }
+  if (meeting != nullptr && meeting->rank() != Rank{0}) return 0;
   if (f.json) {
     fmt::print("{}\n", rows.dump(2));
     return 0;
   }
-  fmt::print("{:>10} {:>6} {:>9} {:<17} {:>12} {:>10} {:>10}\n", "bytes", "ranks", "transport", "algorithm",
-             "time us", "GB/s", "iterations");
+  fmt::print("{:>10} {:>6} {:>9} {:<8} {:<17} {:>12} {:>10} {:>10}\n", "bytes", "ranks", "transport",
+             "engine", "algorithm", "time us", "GB/s", "iterations");
   for (const auto& r : rows) {
-    fmt::print("{:>10} {:>6} {:>9} {:<17} {:>12.2f} {:>10.3f} {:>10}\n", r["bytes"].get<std::uint64_t>(),
-               r["ranks"].get<int>(), r["transport"].get<std::string>(), r["algorithm"].get<std::string>(),
+    fmt::print("{:>10} {:>6} {:>9} {:<8} {:<17} {:>12.2f} {:>10.3f} {:>10}\n",
+               r["bytes"].get<std::uint64_t>(), r["ranks"].get<int>(), r["transport"].get<std::string>(),
+               r["engine"].get<std::string>(), r["algorithm"].get<std::string>(),
                r["seconds"].get<double>() * 1e6, r["bytes_per_second"].get<double>() / 1e9,
                r["iterations"].get<int>());
   }
   print_emulated(rows);
   if (f.transport == "tcp") fmt::print("wire: {}\n", f.wire);
-  fmt::print("{}: {}\n", "auto chose as it did because", rows.back()["reason"].get<std::string>());
+  if (f.engines.size() == 1)
+    fmt::print("{}: {}\n", "auto chose as it did because", rows.back()["reason"].get<std::string>());
   return 0;
 }
 
@@ -269,11 +303,19 @@ void add_bench(CLI::App& app, Action& action) {
   const auto f = std::make_shared<BenchFlags>();
   allreduce->add_option("--ranks", f->ranks,
                         "processes, or threads for inproc; default 2, or the hosts of --emulate");
+  allreduce->add_option("--engine", f->engines, engines::engine_names() + "; several with commas between")
+      ->delimiter(',')
+      ->capture_default_str();
   std::string algorithms = "auto";
   for (const auto& a : collectives::algorithms()) algorithms += fmt::format(" | {}", a.name);
   allreduce->add_option("--algorithm", f->algorithm, algorithms)->capture_default_str();
   add_common(*allreduce, *f);
-  allreduce->callback([f, &action] { action = [f] { return bench(*f); }; });
+  allreduce->callback([f, &action] {
+    action = [f] {
+      if (!started_by_others()) return bench(*f, nullptr);
+      return in_meeting([&](rendezvous::Meeting& meeting) { return bench(*f, &meeting); });
+    };
+  });
 
   auto* ps = command->add_subcommand("ps", "Push to and pull from parameter servers, over sizes");
   const auto spec = std::make_shared<lab::BenchPsSpec>();

@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 
+#include "launch/job.h"
+
 namespace tutti::cli {
 
 // What the chosen command does. Set while parsing, called after it.
@@ -23,6 +25,10 @@ void add_models(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 // What the launcher starts; hidden.
 void add_worker(CLI::App& app, Action& action);
+
+// What a worker does, in this process: its task, until its end. The job's report pipe is closed. The result
+// is the exit code; why it failed is in the last report.
+int work(const launch::WorkerJob& job);
 
 // The path of this executable, for starting workers.
 std::string this_program();

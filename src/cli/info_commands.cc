@@ -11,6 +11,7 @@
 #include "config/environment.h"
 #include "data/catalogue.h"
 #include "emulate/cluster.h"
+#include "engines/engines.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
 #include "train/precision.h"
@@ -51,12 +52,17 @@ int doctor() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   line("machine", fmt::format("{} cores for this process, {} of memory", allowed_cores().size(),
                               human_bytes(pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)))));
-  line("transports", "inproc, shm, tcp (authenticated; --wire encrypt); mpi: not built in");
+  line("transports", "inproc, shm, tcp (authenticated; --wire encrypt)");
   line("emulate", emulation());
   std::string strategies;
   for (const auto& s : exchange::all_strategies())
     strategies += fmt::format("{}{}", strategies.empty() ? "" : ", ", s.name);
   line("strategies", strategies);
+  for (const auto& e : engines::engines()) {
+    const std::string why_not = e.why_not == nullptr ? "" : e.why_not();
+    line("engine", fmt::format("{}: {}{}", e.name, e.summary,
+                               why_not.empty() ? "" : fmt::format(" (not here: {})", why_not)));
+  }
   for (const auto& a : collectives::algorithms())
     line("all-reduce", fmt::format("{}: {}", a.name, a.summary));
   for (const auto& info : data::datasets()) {

@@ -311,7 +311,7 @@ TEST_F(Program, BenchPrintsTheRowsOfTheContract) {
     ASSERT_EQ(e.code, 0) << e.error;
     const auto rows = nlohmann::json::parse(e.out);
     ASSERT_EQ(rows.size(), 2U);
-    for (const char* key : {"bytes", "seconds", "ranks", "transport", "algorithm", "verified"}) {
+    for (const char* key : {"bytes", "seconds", "ranks", "transport", "engine", "algorithm", "verified"}) {
       EXPECT_TRUE(rows[0].contains(key)) << key;
     }
     EXPECT_EQ(rows[1]["bytes"], 65536);

@@ -2,21 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/command.h"
+#include "cli/joined.h"
 #include "config/environment.h"
 #include "config/flags.h"
+#include "engines/engines.h"
+#include "exchange/strategy.h"
 #include "lab/run.h"
+#include "launch/join.h"
 #include "observe/summary.h"
 #include "report/page.h"
 #include "train/resume.h"
 
 namespace tutti::cli {
 namespace {
+
+// Told to other processes where rank 0 finds that a run is complete.
+constexpr const char* kComplete = "complete";
 
 void print_traffic(const observe::Emulated& emulated) {
   for (const auto& host : emulated.per_host) {
@@ -64,7 +72,7 @@ void print_summary(const observe::Summary& s, const std::string& folder) {
   fmt::print("everything is in {}\n", folder);
 }
 
-int train(const config::TrainConfig& config) {
+int train(const config::TrainConfig& config, const lab::RunJob& run_job = launch::run) {
   auto run = prepare_here(config);
   const auto& resolved = run.setup.config;
   if (run.complete) {
@@ -76,7 +84,7 @@ int train(const config::TrainConfig& config) {
   launch::Outcome outcome;
   {
     Progress progress;
-    outcome = run_shown(run, progress);
+    outcome = run_shown(run, progress, run_job);
   }
   if (outcome.exit_code != 0) {
     fmt::print(stderr, "tutti: {}\n", outcome.line);
@@ -87,6 +95,69 @@ int train(const config::TrainConfig& config) {
   print_summary(summary, resolved.out);
   fmt::print("the page is {}\n", page.string());
   return observe::replicas_agree(summary) ? 0 : 1;
+}
+
+// What others have started are workers, and servers where the strategy has some of their own.
+config::TrainConfig fitted(config::TrainConfig config, bool workers_said, rendezvous::Meeting& meeting) {
+  if (!config.emulate.empty()) throw ConfigError("--emulate starts processes itself; leave mpirun out");
+  if (config.restarts > 0)
+    throw ConfigError(
+        "--restarts starts processes itself; under mpirun repeat the command with --resume auto");
+  if (!workers_said) {
+    const auto& strategy = exchange::find_strategy(config.strategy);
+    const int servers = strategy.servers && !config.colocate ? std::max(1, config.servers) : 0;
+    config.workers = meeting.world() - servers;
+    if (config.workers < 1)
+      throw ConfigError(fmt::format("--strategy {}: {} processes, of which {} are servers, leave no worker",
+                                    config.strategy, meeting.world(), servers));
+  }
+  return config;
+}
+
+// Each host has a status board of its own. Who ends where or saves what is told on one board so far.
+void require_one_board(const config::TrainConfig& config) {
+  const auto& strategy = exchange::find_strategy(config.strategy);
+  const bool in_step = !strategy.asynchronous && !strategy.replicas_differ && !strategy.shares_memory;
+  if (!in_step || config.backup_workers > 0)
+    throw ConfigError(
+        fmt::format("--strategy {} needs all processes on one host under mpirun; use one whose "
+                    "workers keep step, as allreduce and ps-sync",
+                    config.strategy));
+  if (!config.until.empty()) throw ConfigError("--until needs all processes on one host under mpirun");
+}
+
+// Every process of the meeting calls it; rank 0 prepares, from what `configure` gives it, and tells.
+int train_in_meeting(rendezvous::Meeting& meeting, bool workers_said,
+                     const std::function<config::TrainConfig()>& configure) {
+  const bool one_host = std::ranges::max(launch::hosts_of(meeting)) == 0;
+  if (meeting.rank() != Rank{0}) {
+    try {
+      return run_in_meeting(meeting, nullptr, {}).exit_code;
+    } catch (const launch::CalledOff& e) {
+      return std::string_view(e.what()) == kComplete ? 0 : 2;
+    }
+  }
+  bool begun = false;
+  const auto run_job = [&](const launch::JobSpec& spec, const launch::Listener& listener) {
+    begun = true;
+    return run_in_meeting(meeting, &spec, listener);
+  };
+  const auto call_off = [&](const char* why) {
+    if (!begun) launch::call_off(meeting, why);
+  };
+  try {
+    auto config = fitted(configure(), workers_said, meeting);
+    if (!one_host) require_one_board(config);
+    if (config.transport == "auto" && !one_host) config.transport = "tcp";
+    const auto warning = engines::find_engine(config.engine).between_hosts;
+    if (!one_host && !warning.empty()) fmt::print(stderr, "tutti: {}\n", warning);
+    const int code = train(config, run_job);
+    call_off(kComplete);
+    return code;
+  } catch (const std::exception& e) {
+    call_off(e.what());
+    throw;
+  }
 }
 
 // What is not said now is as it was: the config that was saved is the default, the given flags are laid over
@@ -129,8 +200,9 @@ launch::Listener listener_for(Display& display) {
           [&display](Rank, const nlohmann::json& json) { display.emit(observe::from_json(json)); }};
 }
 
-launch::Outcome run_shown(train::Prepared& run, Display& display) {
-  return lab::run_training(run, this_program(), listener_for(display));
+launch::Outcome run_shown(train::Prepared& run, Display& display, const lab::RunJob& run_job) {
+  return lab::run_training(run, this_program(), listener_for(display), lab::pause_unless_interrupted,
+                           run_job);
 }
 
 void add_train(CLI::App& app, Action& action) {
@@ -141,7 +213,15 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("--config", *file, "a file of `flag = value` lines; flags and environment win over it");
   command->callback([=, &action] {
     if (!file->empty()) config::apply_config_file(*command, *file);
-    action = [=] { return train(config->resume.empty() ? *config : laid_over_saved(*command, *config)); };
+    action = [=] {
+      const auto resolved = [&] {
+        return config->resume.empty() ? *config : laid_over_saved(*command, *config);
+      };
+      if (!started_by_others()) return train(resolved());
+      const bool workers_said = command->count("--workers") > 0 || !config->resume.empty();
+      return in_meeting(
+          [&](rendezvous::Meeting& meeting) { return train_in_meeting(meeting, workers_said, resolved); });
+    };
   });
 }
 

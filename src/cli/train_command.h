@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/progress.h"
+#include "lab/run.h"
 #include "launch/launcher.h"
 #include "train/prepare.h"
 
@@ -12,7 +13,7 @@ namespace tutti::cli {
 train::Prepared prepare_here(const config::TrainConfig& config);
 
 // Runs to the end, as lab::run_training; workers' output is printed with their rank, events as progress.
-launch::Outcome run_shown(train::Prepared& run, Display& display);
+launch::Outcome run_shown(train::Prepared& run, Display& display, const lab::RunJob& run_job = launch::run);
 
 // The launcher's way of telling: lines with their rank, events as progress.
 launch::Listener listener_for(Display& display);

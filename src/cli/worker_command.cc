@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "cli/command.h"
-#include "collectives/native.h"
 #include "lab/bench_allreduce.h"
 #include "lab/bench_ps.h"
 #include "lab/run.h"
@@ -75,7 +74,7 @@ void train_as_worker(const launch::WorkerJob& job, const train::Setup& setup, ob
   const auto transport = launch::connect(job, report);
   const auto neighbours = launch::connect_neighbours(job);
   Tee all(setup.config, report);
-  train::train(setup, *transport, all, {job.hosts, neighbours.get()});
+  train::train(setup, *transport, all, {job.hosts, neighbours.get()}, job.address);
 }
 
 // The launcher hears signals and passes them on. Some senders (a batch system, a terminal's group) signal
@@ -114,9 +113,11 @@ void bench(const launch::WorkerJob& job, observe::JsonlSink& report) {
   const auto spec = job.payload.get<lab::BenchSpec>();
   const auto transport = launch::connect(job, report);
   const auto neighbours = launch::connect_neighbours(job);
-  collectives::NativeEngine all(*transport, collectives::parse_algorithm(spec.algorithm),
-                                {job.hosts, neighbours.get()});
-  const auto rows = lab::bench_allreduce(all, spec);
+  const auto all = lab::make_engine(spec, *transport,
+                                    {.timeout = job.timeout,
+                                     .address = job.address,
+                                     .hosts = {job.hosts, neighbours.get()}});
+  const auto rows = lab::bench_allreduce(*all, spec);
   if (job.rank == Rank{0}) report.write_line({{"rows", rows}});
 }
 
@@ -125,8 +126,9 @@ void bench_ps(const launch::WorkerJob& job, observe::JsonlSink& report) {
   if (!rows.is_null()) report.write_line({{"rows", rows}});
 }
 
-int work(int fd) {
-  const auto job = launch::read_job(fd);
+}  // namespace
+
+int work(const launch::WorkerJob& job) {
   keep_freed_memory();
   observe::JsonlSink report(UniqueFd(job.report_fd), "the launcher's pipe");
   const net::StatusBoard board = launch::open_board(job);
@@ -150,14 +152,12 @@ int work(int fd) {
   }
 }
 
-}  // namespace
-
 void add_worker(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("worker", "What the launcher starts");
   command->group("");
   const auto fd = std::make_shared<int>(-1);
   command->add_option("--job-fd", *fd, "inherited descriptor of the job description")->required();
-  command->callback([fd, &action] { action = [fd] { return work(*fd); }; });
+  command->callback([fd, &action] { action = [fd] { return work(launch::read_job(*fd)); }; });
 }
 
 }  // namespace tutti::cli

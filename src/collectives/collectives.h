@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/rank.h"
-#include "collectives/choose.h"
 #include "collectives/reduce.h"
+#include "collectives/schedule.h"
 
 namespace tutti::collectives {
 
@@ -41,11 +41,10 @@ struct Buffer {
   std::size_t bytes() const { return count * size_of(type); }
 };
 
-// What an engine can do.
-struct Abilities {
-  bool in_place = false;        // ranks read buffers from allocate() where they lie, with no copy between
-  bool device_memory = false;   // takes buffers of a GPU
-  bool captured_graph = false;  // may be called while a GPU's graph is captured
+// How an engine carries out a call, in words for log and report.
+struct Method {
+  std::string algorithm;  // as people write it
+  std::string reason;     // one line: why this one
 };
 
 class Collectives {
@@ -54,7 +53,6 @@ class Collectives {
 
   virtual Rank rank() const = 0;
   virtual int world() const = 0;
-  virtual Abilities abilities() const = 0;
 
   // Zeroed memory for buffers, aligned for vectors, owned by the engine. A collective call: every rank asks
   // for the same sizes in the same order. Throws RunError if there is no more.
@@ -79,7 +77,7 @@ class Collectives {
   virtual void barrier(std::string_view label = {}) = 0;
 
   // What a call with a buffer from allocate() would use, and why; an all-reduce is an average.
-  virtual Choice choice(Operation operation, std::uint64_t bytes) const = 0;
+  virtual Method method(Operation operation, std::uint64_t bytes) const = 0;
 
   // Ends a blocked call of another thread with a RunError; nothing works after it. Thread-safe.
   virtual void cancel() = 0;

@@ -109,9 +109,10 @@ void NativeEngine::barrier(std::string_view label) {
   run(Operation::barrier, {token_.data(), 1, DType::i32}, ReduceOp::max, Rank{0}, label);
 }
 
-Choice NativeEngine::choice(Operation operation, std::uint64_t bytes) const {
+Method NativeEngine::method(Operation operation, std::uint64_t bytes) const {
   const Path path = transport_.peer_memory() != nullptr ? Path::in_place : Path::network;
-  return choose({operation, ReduceOp::average, bytes, world(), path, hosts_}, algorithm_);
+  auto [algorithm, reason] = choose({operation, ReduceOp::average, bytes, world(), path, hosts_}, algorithm_);
+  return {std::string(name_of(algorithm)), std::move(reason)};
 }
 
 Algorithm NativeEngine::algorithm_for(const Call& call) {

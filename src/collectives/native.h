@@ -22,6 +22,7 @@
 #include <tuple>
 #include <vector>
 
+#include "collectives/choose.h"
 #include "collectives/collectives.h"
 #include "collectives/schedule.h"
 #include "net/transport.h"
@@ -49,7 +50,6 @@ class NativeEngine final : public Collectives {
 
   Rank rank() const override { return transport_.rank(); }
   int world() const override { return transport_.world(); }
-  Abilities abilities() const override { return {.in_place = transport_.peer_memory() != nullptr}; }
 
   std::span<std::byte> allocate(std::size_t bytes) override;
   Mark mark() const override;
@@ -62,7 +62,7 @@ class NativeEngine final : public Collectives {
   void reduce(Buffer buffer, ReduceOp op, Rank root, std::string_view label = {}) override;
   void barrier(std::string_view label = {}) override;
 
-  Choice choice(Operation operation, std::uint64_t bytes) const override;
+  Method method(Operation operation, std::uint64_t bytes) const override;
   void cancel() override;
   std::uint64_t bytes_sent() const override;
   Collectives* neighbours() override;

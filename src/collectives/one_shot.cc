@@ -6,6 +6,7 @@
 // next, and so be through with this.
 #include <cstring>
 
+#include "collectives/choose.h"
 #include "collectives/executor.h"
 
 namespace tutti::collectives {

@@ -18,6 +18,16 @@ std::optional<std::string> variable(const char* name) {
   return value;
 }
 
+std::optional<int> number(const char* name, const char* advice) {
+  const auto text = variable(name);
+  if (!text) return std::nullopt;
+  int value = -1;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc() || end != text->data() + text->size())
+    throw ConfigError(fmt::format("{} is '{}', which is no {}", name, *text, advice));
+  return value;
+}
+
 bool can_run(const std::string& path) {
   struct stat about {};
   return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode) && ::access(path.c_str(), X_OK) == 0;
@@ -71,15 +81,12 @@ std::string find_program(const std::string& name) {
 }
 
 std::optional<int> job_descriptor() {
-  const auto text = variable("TUTTI_JOB_FD");
-  if (!text) return std::nullopt;
-  int fd = -1;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), fd);
-  if (error != std::errc() || end != text->data() + text->size()) {
-    throw ConfigError(
-        fmt::format("TUTTI_JOB_FD is '{}', which is no descriptor; `tutti launch` sets it", *text));
-  }
-  return fd;
+  return number("TUTTI_JOB_FD", "descriptor; `tutti launch` sets it");
+}
+
+std::optional<int> mpi_world() {
+  const auto open_mpi = number("OMPI_COMM_WORLD_SIZE", "number; mpirun sets it");
+  return open_mpi ? open_mpi : number("PMI_SIZE", "number; mpirun sets it");
 }
 
 bool has_glibc_tunables() {

@@ -30,6 +30,10 @@ bool has_glibc_tunables();
 // slash. Throws ConfigError if there is none that can be run.
 std::string find_program(const std::string& name);
 
+// How many processes mpirun has started, if it has started this one: $OMPI_COMM_WORLD_SIZE (Open MPI) or
+// $PMI_SIZE (MPICH). Throws ConfigError if it is no number.
+std::optional<int> mpi_world();
+
 // The descriptor that `tutti launch` names in $TUTTI_JOB_FD, if a launcher has started this process.
 std::optional<int> job_descriptor();
 

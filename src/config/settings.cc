@@ -196,6 +196,8 @@ std::vector<Setting> machine_settings() {
        "stay fp32)"},
       {"transport", &C::transport, {.words = {"auto", "shm", "tcp"}}, "auto | shm | tcp"},
       changeable({"wire", &C::wire, {.words = {"auto", "auth", "encrypt", "plain"}}, kWireHelp}),
+      changeable({"engine", &C::engine,
+                  "who carries out collectives: auto (native), or one of those that `tutti doctor` lists"}),
       {"algorithm", &C::algorithm, "of allreduce: auto, or one of those that `tutti doctor` lists"},
       {"memory_format", &C::memory_format, {.words = {"auto", "contiguous", "channels-last"}},
        "auto | contiguous | channels-last"},

@@ -246,7 +246,7 @@ TEST(Settings, ThatAResumedRunMayChangeAreFew) {
   EXPECT_EQ(changeable,
             (std::set<std::string>{"data", "test_data", "steps", "epochs", "on_nonfinite", "colocate",
                                    "local_aggregation", "no_local_aggregation", "measure_links",
-                                   "device_tflops", "slow", "emulate", "device", "wire", "timeout_s",
+                                   "device_tflops", "slow", "emulate", "device", "wire", "engine", "timeout_s",
                                    "heartbeat_timeout_s"}));
 }
 

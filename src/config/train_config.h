@@ -86,6 +86,7 @@ struct TrainConfig {
   std::string precision = "fp32";  // fp32 | bf16
   std::string transport = "auto";
   std::string wire = "auto";  // auto | auth | encrypt | plain
+  std::string engine = "auto";
   std::string algorithm = "auto";
   std::string memory_format = "auto";  // auto | contiguous | channels-last
   std::uint64_t bucket_bytes = 1 << 20;

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "collectives/algorithms.h"
 
 namespace tutti::exchange {
 
@@ -89,7 +90,7 @@ std::vector<Collective> collectives_of(const Strategy& strategy, const collectiv
   std::vector<Collective> all;
   if (workers.world() == 1) return all;
   for (const Operation operation : strategy.collectives) {
-    all.push_back({operation, workers.choice(operation, bucket_bytes)});
+    all.push_back({operation, workers.method(operation, bucket_bytes)});
   }
   return all;
 }
@@ -98,9 +99,8 @@ std::string describe(const Strategy& strategy, const collectives::Collectives& w
                      std::uint64_t bucket_bytes) {
   if (workers.world() == 1 && !strategy.servers) return "none: one worker";
   std::vector<std::string> said;
-  for (const auto& [operation, choice] : collectives_of(strategy, workers, bucket_bytes)) {
-    said.push_back(
-        fmt::format("{} by {} ({})", name_of(operation), name_of(choice.algorithm), choice.reason));
+  for (const auto& [operation, method] : collectives_of(strategy, workers, bucket_bytes)) {
+    said.push_back(fmt::format("{} by {} ({})", name_of(operation), method.algorithm, method.reason));
   }
   std::string text = fmt::format("{}", fmt::join(said, ", then "));
   if (strategy.other_way) text += (text.empty() ? "" : "; ") + strategy.other_way(tuning);

@@ -100,7 +100,7 @@ std::unique_ptr<RunningExchange> make_exchange(const Strategy& strategy, const P
 // A collective that moves gradients.
 struct Collective {
   collectives::Operation operation{};
-  collectives::Choice choice;
+  collectives::Method method;
 };
 // Those that a bucket of this size takes part in, in their order; none where only servers or shared
 // parameters move gradients.

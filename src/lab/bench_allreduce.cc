@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "collectives/algorithms.h"
+#include "engines/engines.h"
 #include "train/measure.h"
 
 namespace tutti::lab {
@@ -55,6 +57,12 @@ Timed time_iterations(collectives::Collectives& all, std::span<float> values, in
 
 }  // namespace
 
+std::unique_ptr<collectives::Collectives> make_engine(const BenchSpec& spec, net::Transport& transport,
+                                                      engines::EngineOptions options) {
+  options.algorithm = collectives::parse_algorithm(spec.algorithm);
+  return engines::find_engine(spec.engine).make(transport, options);
+}
+
 nlohmann::json bench_allreduce(collectives::Collectives& all, const BenchSpec& spec) {
   auto rows = nlohmann::json::array();
   for (const std::uint64_t bytes : spec.sizes) {
@@ -71,14 +79,15 @@ nlohmann::json bench_allreduce(collectives::Collectives& all, const BenchSpec& s
             : static_cast<int>(std::clamp(kSecondsARow / std::max(pilot, 1e-9), 10.0, 2000.0));
     const Timed timed = time_iterations(all, values, iterations);
     const double seconds = train::quantile(timed.seconds, 0.5);
-    const auto choice = all.choice(collectives::Operation::all_reduce, bytes);
+    const auto method = all.method(collectives::Operation::all_reduce, bytes);
     rows.push_back({{"bytes", count * sizeof(float)},
                     {"seconds", seconds},
                     {"ranks", all.world()},
                     {"transport", spec.transport},
                     {"wire", spec.wire},
-                    {"algorithm", name_of(choice.algorithm)},
-                    {"reason", choice.reason},
+                    {"engine", spec.engine},
+                    {"algorithm", method.algorithm},
+                    {"reason", method.reason},
                     {"iterations", iterations},
                     {"verified", timed.verified == iterations},
                     {"bytes_per_second", static_cast<double>(count * sizeof(float)) / seconds}});

@@ -50,7 +50,7 @@ std::string rewind(train::Setup& setup, train::Setup next, const launch::Outcome
 }  // namespace
 
 launch::Outcome run_training(train::Prepared& run, const std::string& program,
-                             const launch::Listener& listener, const Pause& pause) {
+                             const launch::Listener& listener, const Pause& pause, const RunJob& run_job) {
   const fs::path out = run.setup.config.out;
   std::optional<emulate::Cluster> cluster;
   if (const auto emulation = config::parse_emulation(run.setup.config.emulate)) {
@@ -72,7 +72,7 @@ launch::Outcome run_training(train::Prepared& run, const std::string& program,
   std::optional<observe::Emulated> emulated;  // what the last try put on the links
   const auto run_once = [&] {
     const auto spec = spec_of(run, program);
-    if (!cluster) return launch::run(spec, listener);
+    if (!cluster) return run_job(spec, listener);
     auto [ended, traffic] = cluster->run(spec, listener);
     emulated = std::move(traffic);
     return ended;

@@ -1,6 +1,7 @@
 // One training run as a job of processes on this host.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "lab/restart.h"
@@ -12,12 +13,17 @@ namespace tutti::lab {
 // The task that workers of run_training are given.
 inline constexpr const char* kTrainTask = "train";
 
+// Runs a job to its end, as launch::run does.
+using RunJob = std::function<launch::Outcome(const launch::JobSpec&, const launch::Listener&)>;
+
 // Takes the run folder, starts the workers of a prepared run and waits for their end; starts them again where
-// the config allows it. `program` is this executable. run.lock is held from then on, and run.setup is as the
+// the config allows it. `program` is this executable, and `run_job` runs it where no
+// cluster is emulated. run.lock is held from then on, and run.setup is as the
 // last try had it. What happens to folder and job is told as notes, and kept in metrics.jsonl. Adds the
 // launcher's part to the summary of a run that has ended well. Throws ConfigError if another run has the
 // folder, RunError.
 launch::Outcome run_training(train::Prepared& run, const std::string& program,
-                             const launch::Listener& listener, const Pause& pause = pause_unless_interrupted);
+                             const launch::Listener& listener, const Pause& pause = pause_unless_interrupted,
+                             const RunJob& run_job = launch::run);
 
 }  // namespace tutti::lab

@@ -160,12 +160,12 @@ void LiveReplica::add_to(observe::Summary& summary) const {
   summary.routes.assign(routing_.routes().begin(), routing_.routes().end());
   if (!routing_.by_rows().empty()) summary.partitions = tuning_.partitions;
   if (search_) summary.partition_search = search_->report();
-  for (const auto& [operation, choice] :
+  for (const auto& [operation, method] :
        exchange::collectives_of(run_.strategy, run_.workers, first_bucket_bytes())) {
     summary.collectives.push_back({.operation = std::string(name_of(operation)),
-                                   .algorithm = std::string(name_of(choice.algorithm)),
+                                   .algorithm = method.algorithm,
                                    .bytes = first_bucket_bytes(),
-                                   .reason = choice.reason});
+                                   .reason = method.reason});
   }
 }
 

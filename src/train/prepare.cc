@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "config/emulation.h"
+#include "engines/engines.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
 #include "net/wire.h"
@@ -210,6 +211,9 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   }
   require_own_settings(strategy, c);
   exchange::algorithm_of(strategy, c.algorithm);
+  const auto& engine = engines::find_engine(c.engine);
+  engines::require_fits(engine, c.algorithm);
+  c.engine = engine.name;
   optimizer_settings(c);
   const auto model = models::find_model(c.model, c.loss);
   c.model = model.name;

@@ -25,7 +25,7 @@ collectives::Hosts hosts_of_workers(collectives::Hosts hosts, const config::Trai
 }  // namespace
 
 RunContext::RunContext(const Setup& its_setup, net::Transport& all_ranks, observe::EventSink& its_sink,
-                       const collectives::Hosts& its_hosts)
+                       const collectives::Hosts& its_hosts, const std::string& address)
     : setup(its_setup),
       config(its_setup.config),
       sink(its_sink),
@@ -40,8 +40,13 @@ RunContext::RunContext(const Setup& its_setup, net::Transport& all_ranks, observ
       everyone(all_ranks),
       hosts(its_hosts.by_rank),
       group_(all_ranks, config.workers),
-      workers(all_are_neighbours(its_hosts, config) ? *its_hosts.neighbours : group_,
-              exchange::algorithm_of(strategy, config.algorithm), hosts_of_workers(its_hosts, config)),
+      engine_(engines::find_engine(config.engine)
+                  .make(all_are_neighbours(its_hosts, config) ? *its_hosts.neighbours : group_,
+                        {.algorithm = exchange::algorithm_of(strategy, config.algorithm),
+                         .timeout = timeout_of(config),
+                         .address = address,
+                         .hosts = hosts_of_workers(its_hosts, config)})),
+      workers(*engine_),
       trace(config.trace, all_ranks.rank()) {
   if (auto order = seen_by_servers(config, hosts); !order.empty()) {
     reordered_.emplace(everyone, std::move(order));

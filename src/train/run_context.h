@@ -10,6 +10,7 @@
 #include "collectives/native.h"
 #include "data/loader.h"
 #include "data/samples.h"
+#include "engines/engines.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
 #include "net/group.h"
@@ -25,9 +26,10 @@ namespace tutti::train {
 // Made first and ended last, on the thread that trains; setup, transports and sink outlive it.
 class RunContext {
  public:
-  // `all_ranks` are workers and servers, and on these hosts. Throws DataError.
+  // `all_ranks` are workers and servers, and on these hosts. `address` is where this process may listen.
+  // Throws DataError, and what an engine's make throws.
   RunContext(const Setup& its_setup, net::Transport& all_ranks, observe::EventSink& its_sink,
-             const collectives::Hosts& hosts);
+             const collectives::Hosts& hosts, const std::string& address);
 
   const Setup& setup;
   const config::TrainConfig& config;
@@ -47,9 +49,10 @@ class RunContext {
  private:
   net::Group group_;                         // the workers
   std::optional<net::Survivors> reordered_;  // everyone, where servers count them in another order
+  const std::unique_ptr<collectives::Collectives> engine_;
 
  public:
-  collectives::NativeEngine workers;
+  collectives::Collectives& workers;
   observe::Trace trace;
 
   // Which samples this worker reads.

@@ -17,8 +17,8 @@ namespace {
 class Trainer {
  public:
   Trainer(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
-          const collectives::Hosts& hosts)
-      : run_(setup, everyone, sink, hosts) {}
+          const collectives::Hosts& hosts, const std::string& address)
+      : run_(setup, everyone, sink, hosts, address) {}
 
   // The summary on the rank that tells of the run; none on others, and where the run was stopped.
   std::optional<observe::Summary> run() {
@@ -233,9 +233,9 @@ class Trainer {
 }  // namespace
 
 std::optional<observe::Summary> train(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
-                                      const collectives::Hosts& hosts) {
+                                      const collectives::Hosts& hosts, const std::string& address) {
   everyone.board().say(everyone.rank(), "opening the data and making the model");
-  Trainer trainer(setup, everyone, sink, hosts);
+  Trainer trainer(setup, everyone, sink, hosts, address);
   auto summary = trainer.run();
   if (summary) observe::write_summary(setup.config.out, *summary);
   return summary;

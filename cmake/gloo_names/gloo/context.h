@@ -1,0 +1,6 @@
+// See README.md.
+#pragma once
+
+namespace gloo {
+class Context;
+}  // namespace gloo

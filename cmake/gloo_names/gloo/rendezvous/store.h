@@ -1,0 +1,21 @@
+// See README.md.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace gloo::rendezvous {
+
+// libtorch's header derives a class from it, which we never make.
+class Store {
+ public:
+  static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::seconds(30);
+  virtual ~Store() = default;
+  virtual void set(const std::string& key, const std::vector<char>& value) = 0;
+  virtual std::vector<char> get(const std::string& key) = 0;
+  virtual void wait(const std::vector<std::string>& keys) = 0;
+  virtual void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) = 0;
+};
+
+}  // namespace gloo::rendezvous

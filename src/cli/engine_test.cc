@@ -1,0 +1,135 @@
+// The program with engines that are not ours, started by our launcher and by mpirun.
+#include "cli/program_fixture.h"
+
+namespace tutti {
+namespace {
+
+void expect_equal_replicas(const nlohmann::json& summary, int workers, const std::string& what) {
+  EXPECT_EQ(summary["replicas_sha256"].size(), static_cast<std::size_t>(workers)) << what;
+  for (const auto& r : summary["replicas_sha256"]) EXPECT_EQ(r, summary["parameters_sha256"]) << what;
+}
+
+class Engines : public Program {};
+
+TEST_F(Engines, OneThatIsUnknownOrDoesNotFitIsRefused) {
+  expect_refused(train_into_out({"--engine", "steam"}), "'steam'; there are auto | native");
+  expect_refused(train_into_out({"--engine", "mpi", "--workers", "2"}), "--engine mpi");
+}
+
+#ifdef TUTTI_HAVE_GLOO
+TEST_F(Engines, GlooEndsWithEqualReplicasUnderEveryKindOfStrategy) {
+  for (const char* strategy :
+       {"allreduce", "ring", "reduce-broadcast", "ps-sync", "ps-async", "hybrid", "easgd", "local-sgd"}) {
+    const Ended e = run(train(
+        {"--engine", "gloo", "--strategy", strategy, "--workers", "2", "--steps", "4", "--no-evaluate"}));
+    ASSERT_EQ(e.code, 0) << strategy << e.error;
+    expect_equal_replicas(summary(), 2, strategy);
+    EXPECT_EQ(summary()["config"]["engine"], "gloo");
+  }
+}
+
+TEST_F(Engines, OurAlgorithmsAreNotForGloo) {
+  expect_refused(train_into_out({"--engine", "gloo", "--algorithm", "tree"}), "--algorithm tree");
+}
+
+TEST_F(Engines, BenchComparesThemInOneTable) {
+  const Ended e =
+      run({"bench", "allreduce", "--engine", "native,gloo", "--sizes", "1K", "--iterations", "3", "--json"});
+  ASSERT_EQ(e.code, 0) << e.error;
+  const auto rows = nlohmann::json::parse(e.out);
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0]["engine"], "native");
+  EXPECT_EQ(rows[1]["engine"], "gloo");
+  EXPECT_EQ(rows[1]["verified"], true);
+}
+#endif
+
+#ifdef TUTTI_MPIEXEC
+class UnderMpirun : public Engines {
+ protected:
+  // mpirun in the place of the program, with the program as its argument.
+  static std::function<void()> instead(int processes, const std::vector<std::string>& arguments) {
+    return [=] {
+      for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+                               "OMPI_MCA_rmaps_base_oversubscribe"}) {
+        ::setenv(name, "1", 1);
+      }
+      const std::string n = std::to_string(processes);
+      std::vector<const char*> argv = {TUTTI_MPIEXEC, "-n", n.c_str(), Running::program()};
+      for (const auto& a : arguments) argv.push_back(a.c_str());
+      argv.push_back(nullptr);
+      ::execv(TUTTI_MPIEXEC, const_cast<char**>(argv.data()));
+    };
+  }
+  Ended mpirun(int processes, const std::vector<std::string>& arguments) {
+    return run({}, instead(processes, arguments));
+  }
+};
+
+TEST_F(UnderMpirun, EveryStrategyEndsWithEqualReplicasOnMpisEngine) {
+  struct Case {
+    int processes, workers;
+    std::vector<std::string> flags;
+  };
+  const std::vector<Case> cases = {{2, 2, {"--strategy", "allreduce"}},
+                                   {3, 3, {"--strategy", "ring", "--transport", "tcp"}},
+                                   {4, 4, {"--strategy", "reduce-broadcast"}},
+                                   {3, 2, {"--strategy", "ps-sync"}},
+                                   {4, 2, {"--strategy", "ps-sync", "--servers", "2", "--transport", "tcp"}},
+                                   {2, 2, {"--strategy", "ps-sync", "--colocate"}},
+                                   {3, 2, {"--strategy", "hybrid"}},
+                                   {2, 2, {"--strategy", "local-sgd"}},
+                                   {3, 2, {"--strategy", "easgd"}}};
+  for (const Case& c : cases) {
+    auto flags = c.flags;
+    flags.insert(flags.end(), {"--engine", "mpi", "--steps", "4", "--no-evaluate"});
+    const Ended e = mpirun(c.processes, train(flags));
+    ASSERT_EQ(e.code, 0) << c.flags[1] << e.error;
+    expect_equal_replicas(summary(), c.workers, c.flags[1]);
+    EXPECT_EQ(summary()["config"]["engine"], "mpi");
+  }
+}
+
+TEST_F(UnderMpirun, OurEngineGivesTheBitsThatItGivesUnderOurLauncher) {
+  const std::vector<std::string> flags = {"--steps", "4", "--no-evaluate"};
+  ASSERT_EQ(mpirun(2, train(flags)).code, 0);
+  const auto digest = summary()["parameters_sha256"];
+  auto launched = flags;
+  launched.insert(launched.end(), {"--workers", "2"});
+  ASSERT_EQ(run(train(launched)).code, 0);
+  EXPECT_EQ(summary()["parameters_sha256"], digest);
+}
+
+TEST_F(UnderMpirun, WhatIsWrongIsSaidOnce) {
+  const Ended e = mpirun(2, train_into_out({"--workers", "3"}));
+  EXPECT_NE(e.code, 0);
+  const std::string words = "tutti: 3 workers and 0 servers need 3 processes, and 2 were started";
+  const auto first = e.error.find(words);
+  ASSERT_NE(first, std::string::npos) << e.error;
+  EXPECT_EQ(e.error.find(words, first + 1), std::string::npos) << e.error;
+}
+
+TEST_F(UnderMpirun, BenchComparesEnginesInOneTable) {
+  const Ended e = mpirun(3, {"bench", "allreduce", "--engine", "native,mpi", "--sizes", "1K,64K",
+                             "--iterations", "3", "--json"});
+  ASSERT_EQ(e.code, 0) << e.error;
+  const auto rows = nlohmann::json::parse(e.out);
+  ASSERT_EQ(rows.size(), 4U);
+  for (const auto& row : rows) EXPECT_EQ(row["ranks"], 3);
+  EXPECT_EQ(rows[3]["engine"], "mpi");
+  EXPECT_EQ(rows[3]["verified"], true);
+}
+
+TEST_F(UnderMpirun, WorkerThatIsKilledEndsTheOthers) {
+  Running running(root(), {}, instead(3, train({"--engine", "mpi", "--epochs", "50", "--no-evaluate"})));
+  wait_for_steps();
+  const auto workers = running.workers();
+  ASSERT_EQ(workers.size(), 3U);
+  ::kill(workers[1], SIGKILL);
+  EXPECT_NE(running.wait().code, 0);
+  expect_gone(workers);
+}
+#endif
+
+}  // namespace
+}  // namespace tutti

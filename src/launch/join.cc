@@ -1,0 +1,306 @@
+#include "launch/join.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "net/auth.h"
+#include "net/segment.h"
+#include "net/status_board.h"
+#include "rendezvous/rendezvous.h"
+
+namespace tutti::launch {
+namespace {
+
+namespace asio = boost::asio;
+using nlohmann::json;
+
+std::string link_of(const char* path) {
+  char text[256];
+  const ssize_t n = ::readlink(path, text, sizeof text);
+  return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : "";
+}
+
+// Processes with the same can open each other's descriptors, and reach each other over loopback.
+std::string host_id() {
+  return read_file("/proc/sys/kernel/random/boot_id") + link_of("/proc/self/ns/pid") +
+         link_of("/proc/self/ns/net");
+}
+
+// Under which other hosts know this one. Throws RunError if its name leads to no address but loopback.
+std::string address_of_host() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  addrinfo wanted{};
+  wanted.ai_family = AF_INET;
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(name, nullptr, &wanted, &found) == 0) {
+    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, &::freeaddrinfo);
+    for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+      char text[INET_ADDRSTRLEN] = "";
+      ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(a->ai_addr)->sin_addr, text, sizeof text);
+      if (!std::string_view(text).starts_with("127.")) return text;
+    }
+  }
+  throw RunError(
+      fmt::format("the name of this host, {}, leads to no address that other hosts can reach", name));
+}
+
+UniqueFd open_of_process(int pid, int fd) {
+  UniqueFd own(::open(fmt::format("/proc/{}/fd/{}", pid, fd).c_str(), O_RDWR | O_CLOEXEC));
+  if (!own) throw_errno(fmt::format("cannot open the memory that process {} shares", pid));
+  return own;
+}
+
+json secret_to_json(const net::Secret& secret) {
+  auto array = json::array();
+  for (const std::byte b : secret) array.push_back(std::to_integer<int>(b));
+  return array;
+}
+
+net::Secret secret_from_json(const json& array) {
+  net::Secret secret{};
+  for (std::size_t i = 0; i < secret.size(); ++i) secret[i] = static_cast<std::byte>(array.at(i).get<int>());
+  return secret;
+}
+
+json spec_to_json(const JobSpec& spec, const net::Secret& secret) {
+  return {{"workers", spec.workers},
+          {"servers", spec.servers},
+          {"colocate", spec.colocate},
+          {"local_memory", spec.local_memory},
+          {"task", spec.task},
+          {"payload", spec.payload},
+          {"transport", spec.transport},
+          {"timeout_ms", std::chrono::duration_cast<std::chrono::milliseconds>(spec.timeout).count()},
+          {"shows_life", spec.shows_life},
+          {"busy_threads", spec.busy_threads},
+          {"secret", secret_to_json(secret)}};
+}
+
+JobSpec spec_from_json(const json& j) {
+  JobSpec spec;
+  spec.workers = j.at("workers");
+  spec.servers = j.at("servers");
+  spec.colocate = j.at("colocate");
+  spec.local_memory = j.at("local_memory");
+  spec.task = j.at("task");
+  spec.payload = j.at("payload");
+  spec.transport = j.at("transport");
+  spec.timeout = std::chrono::milliseconds(j.at("timeout_ms").get<std::int64_t>());
+  spec.shows_life = j.at("shows_life");
+  spec.busy_threads = j.at("busy_threads");
+  return spec;
+}
+
+// Where ranks find each other, in rank 0's process.
+class RendezvousThread {
+ public:
+  RendezvousThread(const std::string& address, int world, const net::Secret& secret)
+      : rendezvous_(io_, address, world, secret), endpoint_(rendezvous_.endpoint()), thread_([this] {
+          name_thread("rendezvous");
+          io_.run();
+        }) {}
+  ~RendezvousThread() { close(); }
+  const net::Endpoint& endpoint() const { return endpoint_; }
+  // Takes no more callers; how many it has refused.
+  std::uint64_t close() {
+    io_.stop();
+    if (thread_.joinable()) thread_.join();
+    return rendezvous_.rejected_connections();
+  }
+
+ private:
+  asio::io_context io_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
+  rendezvous::Rendezvous rendezvous_;
+  net::Endpoint endpoint_;
+  std::thread thread_;
+};
+
+class Member final : public Joined {
+ public:
+  Member(rendezvous::Meeting& meeting, const JobSpec& spec, const net::Secret& secret,
+         const std::vector<int>& hosts) {
+    const auto me = static_cast<std::size_t>(to_int(meeting.rank()));
+    const bool one_host = std::ranges::all_of(hosts, [](int h) { return h == 0; });
+    check(meeting, spec, one_host);
+    const auto first = static_cast<std::size_t>(std::ranges::find(hosts, hosts[me]) - hosts.begin());
+    job_.rank = meeting.rank();
+    job_.world = spec.workers + spec.servers;
+    job_.task = spec.task;
+    job_.payload = spec.payload;
+    job_.secret = secret;
+    job_.transport = spec.transport;
+    job_.address = one_host ? "127.0.0.1" : address_of_host();
+    job_.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec.timeout);
+    job_.shows_life = spec.shows_life;
+    const auto neighbours = static_cast<std::size_t>(std::ranges::count(hosts, hosts[me]));
+    job_.own_core = allowed_cores().size() / neighbours >= static_cast<std::size_t>(spec.busy_threads);
+
+    const bool shares = spec.transport == "shm";
+    if (first == me) make_shared_memory(spec, shares);
+    if (me == 0 && !shares) rendezvous_.emplace(job_.address, job_.world, secret);
+    const auto texts = meeting.all_gather(what_others_open().dump());
+    const json made = json::parse(texts[first]);
+    if (first != me) open_shared_memory(made);
+    meeting.all_gather("");  // who has made something keeps it until all have it
+    const json at_first = json::parse(texts[0]);
+    job_.rendezvous = {at_first.at("rendezvous_host"), at_first.at("rendezvous_port")};
+  }
+
+  const WorkerJob& job() const override { return job_; }
+  std::uint64_t close_rendezvous() override { return rendezvous_ ? rendezvous_->close() : 0; }
+
+ private:
+  static void check(const rendezvous::Meeting& meeting, const JobSpec& spec, bool one_host) {
+    if (processes_of(spec) != meeting.world()) {
+      throw ConfigError(fmt::format("{} workers and {} servers need {} processes, and {} were started",
+                                    spec.workers, spec.colocate ? 0 : spec.servers, processes_of(spec),
+                                    meeting.world()));
+    }
+    if (!one_host && spec.transport == "shm")
+      throw ConfigError("--transport shm is for processes of one host, and these are on several");
+    if (!one_host && spec.local_memory)
+      throw ConfigError("--local-aggregation is for workers of one host, and these are on several");
+  }
+
+  void make_shared_memory(const JobSpec& spec, bool shares) {
+    board_.emplace(net::StatusBoard::create(job_.world));
+    job_.board_fd = board_->fd();
+    if (shares) segment_.emplace(net::Segment::create(job_.world));
+    if (shares) job_.segment_fd = segment_->fd();
+    if (shares || !spec.local_memory) return;
+    segment_.emplace(net::Segment::create(spec.workers));
+    job_.local_segment_fd = segment_->fd();
+  }
+
+  json what_others_open() const {
+    const net::Endpoint where = rendezvous_ ? rendezvous_->endpoint() : net::Endpoint{};
+    return {{"pid", ::getpid()},
+            {"board_fd", job_.board_fd},
+            {"segment_fd", job_.segment_fd},
+            {"local_segment_fd", job_.local_segment_fd},
+            {"rendezvous_host", where.host},
+            {"rendezvous_port", where.port}};
+  }
+
+  void open_shared_memory(const json& made) {
+    const int pid = made.at("pid");
+    const auto open = [&](const char* which) {
+      const int fd = made.at(which);
+      if (fd < 0) return -1;
+      opened_.push_back(open_of_process(pid, fd));
+      return opened_.back().get();
+    };
+    job_.board_fd = open("board_fd");
+    job_.segment_fd = open("segment_fd");
+    job_.local_segment_fd = open("local_segment_fd");
+  }
+
+  WorkerJob job_;
+  std::optional<net::StatusBoard> board_;
+  std::optional<net::Segment> segment_;
+  std::vector<UniqueFd> opened_;
+  std::optional<RendezvousThread> rendezvous_;
+};
+
+// Hands a worker's reports to whoever listens, until the pipe ends.
+class Reports {
+ public:
+  Reports(Rank rank, UniqueFd pipe, const Listener& listener)
+      : thread_([this, rank, pipe = std::move(pipe), &listener] { read(rank, pipe.get(), listener); }) {}
+  ~Reports() { end(); }
+  void end() {
+    if (thread_.joinable()) thread_.join();
+  }
+  std::optional<Failure> failure;  // after end()
+  std::uint64_t rejected_connections = 0;
+
+ private:
+  void read(Rank rank, int pipe, const Listener& listener) {
+    std::string rest;
+    char some[4096];
+    for (ssize_t n = 0; (n = ::read(pipe, some, sizeof some)) > 0;) {
+      rest.append(some, static_cast<std::size_t>(n));
+      for (std::size_t end = 0; (end = rest.find('\n')) != std::string::npos; rest.erase(0, end + 1)) {
+        hear(rank, json::parse(rest.substr(0, end), nullptr, /*allow_exceptions=*/false), listener);
+      }
+    }
+  }
+  void hear(Rank rank, const json& line, const Listener& listener) {
+    if (line.is_discarded()) return;
+    if (line.contains("failure")) {
+      failure = failure_from_json(line);
+    } else if (line.contains(kRejectedConnections)) {
+      rejected_connections += line[kRejectedConnections].get<std::uint64_t>();
+    } else {
+      listener.on_report(rank, line);
+    }
+  }
+
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::vector<int> hosts_of(rendezvous::Meeting& meeting) {
+  std::map<std::string, int> numbers;
+  std::vector<int> hosts;
+  for (const std::string& id : meeting.all_gather(host_id())) {
+    hosts.push_back(numbers.try_emplace(id, static_cast<int>(numbers.size())).first->second);
+  }
+  return hosts;
+}
+
+std::unique_ptr<Joined> join(rendezvous::Meeting& meeting, const JobSpec* spec) {
+  std::string mine;
+  if (meeting.rank() == Rank{0}) {
+    TUTTI_CHECK(spec != nullptr, "rank 0 says what is done");
+    mine = spec_to_json(*spec, net::make_secret()).dump();
+  }
+  const json told = json::parse(meeting.all_gather(mine).front());
+  if (told.contains("called_off")) throw CalledOff(told["called_off"].get<std::string>());
+  return std::make_unique<Member>(meeting, spec_from_json(told), secret_from_json(told.at("secret")),
+                                  hosts_of(meeting));
+}
+
+void call_off(rendezvous::Meeting& meeting, const std::string& why) {
+  meeting.all_gather(json{{"called_off", why}}.dump());
+}
+
+Outcome run_joined(rendezvous::Meeting& meeting, const JobSpec* spec, const Listener& listener,
+                   const std::function<int(const WorkerJob&)>& work) {
+  const auto joined = join(meeting, spec);
+  WorkerJob job = joined->job();
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("cannot make a pipe");
+  job.report_fd = ends[1];
+  Reports reports(job.rank, UniqueFd(ends[0]), listener);
+  Outcome outcome;
+  outcome.exit_code = work(job);
+  reports.end();
+  if (reports.failure) outcome.line = reports.failure->what;
+  if (reports.failure) outcome.would_fail_again = reports.failure->kind == Failure::Kind::nonfinite;
+  if (outcome.exit_code != 0) return outcome;
+  for (const auto& text : meeting.all_gather(std::to_string(reports.rejected_connections))) {
+    outcome.rejected_connections += std::stoull(text);
+  }
+  outcome.rejected_connections += joined->close_rendezvous();
+  return outcome;
+}
+
+}  // namespace tutti::launch

@@ -1,0 +1,25 @@
+// Processes that somebody else has started (mpirun, srun, torchrun) and that do not reach each other yet: all
+// they can do is tell each other a text. launch/join.h makes a job of ours out of that.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/rank.h"
+
+namespace tutti::rendezvous {
+
+// One thread uses it.
+class Meeting {
+ public:
+  virtual ~Meeting() = default;
+
+  virtual Rank rank() const = 0;
+  virtual int world() const = 0;
+
+  // Everyone's text, by rank. Every process calls it as often as the others; blocks until all have. Only
+  // those who are in the meeting read the texts: a job's secret may be among them. Throws RunError.
+  virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
+};
+
+}  // namespace tutti::rendezvous
