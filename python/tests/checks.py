@@ -1,5 +1,6 @@
 """What every process of a group checks, on whatever transport: each check is called on every rank with a fresh group."""
 import contextlib
+import copy
 import datetime
 import functools
 import itertools
@@ -11,6 +12,12 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import AllreduceCoalescedOptions
 from torch.nn.parallel import DistributedDataParallel
+
+try:
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import fully_shard
+except ImportError:
+    fully_shard = None  # of later versions than this
 
 SMALL, LARGE = 100, 700_001  # elements: within one exchange of shared memory, and through several stages of it
 
@@ -388,6 +395,26 @@ def ddp_trains_as_one_process_would(g):
         first = b.detach().clone()
         dist.broadcast(first, 0, group=g.handle)
         expect_equal(b.detach(), first, "replica")
+
+
+if fully_shard is not None:
+    def fsdp_trains_as_one_process_would(g):
+        torch.manual_seed(1)
+        single = torch.nn.Sequential(torch.nn.Linear(20, 301), torch.nn.Tanh(), torch.nn.Linear(301, 3)).double()
+        shared = copy.deepcopy(single)
+        mesh = DeviceMesh.from_group(g.handle, "cpu")
+        for module in (shared[0], shared[2], shared):
+            fully_shard(module, mesh=mesh)
+        optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (single, shared)]
+        for _ in range(4):
+            x, y = torch.randn(6 * g.world, 20).double(), torch.randn(6 * g.world, 3).double()
+            mine = slice(6 * g.rank, 6 * g.rank + 6)
+            for model, optimizer, part in zip((single, shared), optimizers, (slice(None), mine)):
+                optimizer.zero_grad()
+                torch.nn.functional.mse_loss(model(x[part]), y[part]).backward()
+                optimizer.step()
+        for a, b in zip(single.parameters(), shared.parameters()):
+            expect(torch.allclose(a, b.full_tensor(), rtol=1e-12, atol=1e-12), "the shards differ from one process")
 
 
 def the_transport_is_the_one_that_was_asked_for(g):
