@@ -59,6 +59,35 @@ struct Sum {
     }
   }
 };
+struct Product {
+  template <class W>
+  TUTTI_INLINE static W of(W a, W b) {
+    if constexpr (std::is_integral_v<W>) {
+      using Unsigned = std::make_unsigned_t<W>;
+      return static_cast<W>(static_cast<Unsigned>(a) * static_cast<Unsigned>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
+struct BitAnd {
+  template <class W>
+  TUTTI_INLINE static W of(W a, W b) {
+    return a & b;
+  }
+};
+struct BitOr {
+  template <class W>
+  TUTTI_INLINE static W of(W a, W b) {
+    return a | b;
+  }
+};
+struct BitXor {
+  template <class W>
+  TUTTI_INLINE static W of(W a, W b) {
+    return a ^ b;
+  }
+};
 // a != a is true of a NaN alone; if b is the NaN the comparison fails and b it is.
 struct Min {
   template <class W>
@@ -183,8 +212,13 @@ TUTTI_INLINE void with_finish(int divisor, Body body) {
   }
 }
 
+[[noreturn]] void no_bits(ReduceOp op) {
+  check_failed(__FILE__, __LINE__, "an integer type", std::string(name_of(op)));
+}
+
 template <class E>
 TUTTI_INLINE void combine_with(ReduceOp op, void* into, const void* from, std::size_t count) {
+  constexpr bool kHasBits = std::is_integral_v<typename E::Wide>;
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::average:
@@ -193,12 +227,25 @@ TUTTI_INLINE void combine_with(ReduceOp op, void* into, const void* from, std::s
       return combine_loop<E, Min>(into, from, count);
     case ReduceOp::max:
       return combine_loop<E, Max>(into, from, count);
+    case ReduceOp::product:
+      return combine_loop<E, Product>(into, from, count);
+    case ReduceOp::bit_and:
+      if constexpr (kHasBits) return combine_loop<E, BitAnd>(into, from, count);
+      break;
+    case ReduceOp::bit_or:
+      if constexpr (kHasBits) return combine_loop<E, BitOr>(into, from, count);
+      break;
+    case ReduceOp::bit_xor:
+      if constexpr (kHasBits) return combine_loop<E, BitXor>(into, from, count);
+      break;
   }
+  no_bits(op);
 }
 
 template <class E>
 TUTTI_INLINE void across_with(ReduceOp op, std::span<void* const> buffers, std::size_t count, int divisor) {
   using W = typename E::Wide;
+  constexpr bool kHasBits = std::is_integral_v<W>;
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::average:
@@ -209,7 +256,19 @@ TUTTI_INLINE void across_with(ReduceOp op, std::span<void* const> buffers, std::
       return across_loops<E, Min>(buffers, count, Keep<W>{});
     case ReduceOp::max:
       return across_loops<E, Max>(buffers, count, Keep<W>{});
+    case ReduceOp::product:
+      return across_loops<E, Product>(buffers, count, Keep<W>{});
+    case ReduceOp::bit_and:
+      if constexpr (kHasBits) return across_loops<E, BitAnd>(buffers, count, Keep<W>{});
+      break;
+    case ReduceOp::bit_or:
+      if constexpr (kHasBits) return across_loops<E, BitOr>(buffers, count, Keep<W>{});
+      break;
+    case ReduceOp::bit_xor:
+      if constexpr (kHasBits) return across_loops<E, BitXor>(buffers, count, Keep<W>{});
+      break;
   }
+  no_bits(op);
 }
 
 template <class E>
@@ -275,6 +334,14 @@ std::string_view name_of(ReduceOp op) {
       return "min";
     case ReduceOp::max:
       return "max";
+    case ReduceOp::product:
+      return "product";
+    case ReduceOp::bit_and:
+      return "bitwise and";
+    case ReduceOp::bit_or:
+      return "bitwise or";
+    case ReduceOp::bit_xor:
+      return "bitwise xor";
   }
   return "?";
 }

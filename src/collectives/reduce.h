@@ -9,14 +9,14 @@
 
 namespace tutti::collectives {
 
-// `average` is a sum here; who ends the reduction divides once.
-enum class ReduceOp { sum, average, min, max };
+// `average` is a sum here; who ends the reduction divides once. The last three are for integers alone.
+enum class ReduceOp { sum, average, min, max, product, bit_and, bit_or, bit_xor };
 
 std::string_view name_of(ReduceOp op);
 
 // Common to all: spans are aligned to their element and do not overlap. bfloat16 and float16 are combined in
-// float32 and rounded to nearest even. Integer sums wrap. The minimum or maximum of a NaN and anything is
-// NaN.
+// float32 and rounded to nearest even. Integer sums and products wrap. The minimum or maximum of a NaN and
+// anything is NaN.
 
 // into[i] = into[i] op from[i], for count elements.
 void combine(DType type, ReduceOp op, void* into, const void* from, std::size_t count);

@@ -53,6 +53,33 @@ TEST(Combine, IntegerSumsWrap) {
             std::numeric_limits<std::int32_t>::min());
 }
 
+TEST(Combine, MultipliesAndCombinesBits) {
+  using F = std::vector<float>;
+  EXPECT_EQ(combined<float>(DType::f32, ReduceOp::product, F{1, 2, 3}, F{4, -5, 6}), (F{4, -10, 18}));
+  const std::vector<std::uint16_t> halves = {float_to_f16(3), float_to_f16(-0.5F)};
+  EXPECT_EQ(combined<std::uint16_t>(DType::f16, ReduceOp::product, halves, halves),
+            (std::vector<std::uint16_t>{float_to_f16(9), float_to_f16(0.25F)}));
+  using I = std::vector<std::int32_t>;
+  EXPECT_EQ(combined<std::int32_t>(DType::i32, ReduceOp::product, I{1 << 20, 7}, I{1 << 20, -3}),
+            (I{0, -21}));
+  EXPECT_EQ(combined<std::int32_t>(DType::i32, ReduceOp::bit_and, I{0b1100, -1}, I{0b1010, 6}),
+            (I{0b1000, 6}));
+  using L = std::vector<std::int64_t>;
+  EXPECT_EQ(combined<std::int64_t>(DType::i64, ReduceOp::bit_or, L{0b1100}, L{0b1010}), (L{0b1110}));
+  EXPECT_EQ(combined<std::int64_t>(DType::i64, ReduceOp::bit_xor, L{0b1100}, L{0b1010}), (L{0b0110}));
+}
+
+TEST(CombineAcross, MultipliesAndCombinesBits) {
+  for (const auto& [op, expected] :
+       {std::pair(ReduceOp::product, 15 * 6 * 10), std::pair(ReduceOp::bit_and, 2),
+        std::pair(ReduceOp::bit_or, 15), std::pair(ReduceOp::bit_xor, 15 ^ 6 ^ 10)}) {
+    std::vector<std::vector<std::int32_t>> buffers = {{15, 15}, {6, 6}, {10, 10}};
+    combine_across(DType::i32, op, pointers(buffers), 2);
+    for (const auto& buffer : buffers)
+      EXPECT_EQ(buffer, std::vector<std::int32_t>(2, expected)) << name_of(op);
+  }
+}
+
 TEST(Combine, MinAndMaxOfANanAreNan) {
   for (const ReduceOp op : {ReduceOp::min, ReduceOp::max}) {
     for (const float x : combined<float>(DType::f32, op, {NAN, 1, NAN}, {1, NAN, NAN}))

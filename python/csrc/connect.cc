@@ -1,0 +1,248 @@
+// The ranks tell each other through the store, in turn:
+//
+//   1. which host they are on, and rank 0 the secret and, for shared memory, its process and descriptors;
+//   2. whether they could open that memory. If one could not (a container of its own, say), all take TCP;
+//   3. with TCP, where they listen.
+//
+// Whoever reaches the store is in the job by PyTorch's own rules: the store decides who is which rank. So the
+// secret adds no risk there. It keeps everybody else from the ports.
+#include "connect.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/crypto.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "exchange.h"
+#include "net/segment_transport.h"
+#include "net/tcp_transport.h"
+
+namespace tutti::torch_backend {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string first_word(const char* path) {
+  std::ifstream file(path);
+  std::string word;
+  file >> word;
+  return word;
+}
+
+// Two ranks on the same one can open each other's descriptors. A network namespace is a host: that is how
+// clusters are emulated, and how containers are told apart.
+std::string host_identity() {
+  std::string identity = first_word("/proc/sys/kernel/random/boot_id");
+  for (const char* space : {"/proc/self/ns/pid", "/proc/self/ns/net"}) {
+    std::error_code error;
+    identity += '/' + std::filesystem::read_symlink(space, error).string();
+  }
+  return identity + '/' + std::to_string(::geteuid());
+}
+
+net::Secret read_secret(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) throw_errno("TUTTI_SECRET_FILE: cannot open " + path);
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) throw_errno("TUTTI_SECRET_FILE: cannot look at " + path);
+  if ((info.st_mode & 077) != 0)
+    throw ConfigError(fmt::format("TUTTI_SECRET_FILE: others can read {}; chmod 600 it", path));
+  const std::string content = tutti::read_file(path);
+  if (content.size() < 16)
+    throw ConfigError(fmt::format("TUTTI_SECRET_FILE: {} holds fewer than 16 bytes", path));
+  return sha256(std::as_bytes(std::span(content)));
+}
+
+net::Secret parse_secret(const std::string& hex) {
+  net::Secret secret{};
+  if (hex.size() != 2 * secret.size()) throw RunError("the store holds no secret of this process group");
+  for (std::size_t i = 0; i < secret.size(); ++i) {
+    secret[i] = static_cast<std::byte>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+  }
+  return secret;
+}
+
+// Our end of a way to `host`: nothing is sent to ask the kernel which of our addresses that would be.
+std::string own_address_towards(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (host.empty() || ::getaddrinfo(host.c_str(), "9", &hints, &found) != 0) return "";
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &::freeaddrinfo);
+  const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in own{};
+  socklen_t size = sizeof own;
+  if (!fd || ::connect(fd.get(), found->ai_addr, found->ai_addrlen) != 0 ||
+      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) {
+    return "";
+  }
+  char text[INET_ADDRSTRLEN] = {};
+  return ::inet_ntop(AF_INET, &own.sin_addr, text, sizeof text) == nullptr ? "" : text;
+}
+
+// Between hosts. The master itself is often told to be "localhost": then others could not reach it.
+std::string address_for_others(const std::string& master) {
+  for (const std::string& host : {master, std::string()}) {
+    std::string name = host;
+    if (name.empty()) {
+      char own[HOST_NAME_MAX + 1] = {};
+      if (::gethostname(own, sizeof own - 1) == 0) name = own;
+    }
+    const std::string address = own_address_towards(name);
+    if (!address.empty() && !address.starts_with("127.")) return address;
+  }
+  throw ConfigError("the address by which other hosts reach this one is not known; set TUTTI_ADDRESS to it");
+}
+
+// ---- shared memory ----
+
+struct SharedMemory {
+  std::shared_ptr<const net::StatusBoard> board;
+  std::shared_ptr<const net::Segment> collectives;
+  std::shared_ptr<const net::Segment> messages;
+  std::shared_ptr<const net::Segment> exchanges;
+
+  static SharedMemory create(int world) {
+    const auto segment = [&](std::size_t arena) {
+      return std::make_shared<const net::Segment>(net::Segment::create(world, arena));
+    };
+    return {std::make_shared<const net::StatusBoard>(net::StatusBoard::create(world)),
+            segment(net::Segment::kDefaultArena), segment(1), segment(Exchange::kArenaBytes)};
+  }
+
+  // Memory without a name is found through whoever holds it open.
+  static SharedMemory open(const std::string& where) {
+    std::istringstream words(where);
+    int pid = 0;
+    words >> pid;
+    const auto next = [&] {
+      int fd = -1;
+      words >> fd;
+      UniqueFd own(::open(fmt::format("/proc/{}/fd/{}", pid, fd).c_str(), O_RDWR | O_CLOEXEC));
+      if (!own) throw_errno(fmt::format("cannot open the memory that process {} shares", pid));
+      return own;
+    };
+    const auto segment = [&] { return std::make_shared<const net::Segment>(net::Segment::open(next())); };
+    SharedMemory memory;
+    memory.board = std::make_shared<const net::StatusBoard>(net::StatusBoard::open(next()));
+    memory.collectives = segment();
+    memory.messages = segment();
+    memory.exchanges = segment();
+    return memory;
+  }
+
+  std::string where() const {
+    return fmt::format("{} {} {} {} {}", ::getpid(), board->fd(), collectives->fd(), messages->fd(),
+                       exchanges->fd());
+  }
+};
+
+Links link(const SharedMemory& memory, Rank rank, net::TransportOptions options) {
+  options.board = memory.board;
+  net::TransportOptions for_messages = options;
+  for_messages.survives_peers = true;
+  for_messages.board = nullptr;  // nothing of a late message is a lack of progress
+  // A collective of any size may run beside the computation, on cores that it does not have to itself. The
+  // wait for a small one is the caller's own.
+  net::TransportOptions for_exchanges = options;
+  for_exchanges.own_core = static_cast<std::size_t>(memory.exchanges->world()) <= allowed_cores().size();
+  return {std::make_unique<net::SegmentTransport>(memory.collectives, rank, options),
+          std::make_unique<net::SegmentTransport>(memory.messages, rank, for_messages),
+          std::make_unique<net::SegmentTransport>(memory.exchanges, rank, for_exchanges)};
+}
+
+// ---- TCP ----
+
+std::unique_ptr<net::Transport> link(StoreMeeting& meeting, const net::Secret& secret,
+                                     const std::string& address, const net::TransportOptions& options) {
+  net::Mesh mesh(Rank{meeting.rank()}, meeting.world(), secret, address);
+  std::vector<net::Endpoint> endpoints;
+  for (const std::string& text :
+       meeting.all_gather(fmt::format("{} {}", mesh.endpoint().host, mesh.endpoint().port))) {
+    std::istringstream words(text);
+    net::Endpoint& e = endpoints.emplace_back();
+    words >> e.host >> e.port;
+  }
+  return mesh.connect(endpoints, options);
+}
+
+}  // namespace
+
+ConnectOptions options_from_environment(std::chrono::milliseconds timeout) {
+  ConnectOptions options{timeout, environment("TUTTI_TRANSPORT"), environment("TUTTI_ADDRESS"),
+                         environment("MASTER_ADDR"), environment("TUTTI_SECRET_FILE")};
+  if (options.transport.empty()) options.transport = "auto";
+  if (options.transport != "auto" && options.transport != "shm" && options.transport != "tcp")
+    throw ConfigError(fmt::format("TUTTI_TRANSPORT is {}; it can be auto, shm or tcp", options.transport));
+  return options;
+}
+
+Links connect(StoreMeeting& meeting, const ConnectOptions& options) {
+  const bool first = meeting.rank() == 0;
+  net::TransportOptions transport{.timeout = options.timeout};
+  SharedMemory memory;
+  std::string offer;
+  if (first) {
+    const net::Secret drawn = net::make_secret();
+    offer = options.secret_file.empty() ? to_hex(drawn) : "file";
+    if (options.transport != "tcp") {
+      memory = SharedMemory::create(meeting.world());
+      offer += ' ' + memory.where();
+    }
+  }
+  const auto everyone = meeting.all_gather(fmt::format("{} {}", host_identity(), offer));
+  const auto word_of = [](const std::string& text) { return text.substr(0, text.find(' ')); };
+  const std::string host = word_of(everyone.front());
+  const bool one_host =
+      std::ranges::all_of(everyone, [&](const auto& text) { return word_of(text) == host; });
+  offer = everyone.front().substr(host.size() + 1);
+
+  std::string refusal;
+  if (options.transport == "tcp") {
+    refusal = "TUTTI_TRANSPORT is tcp";
+  } else if (!one_host) {
+    refusal = "the ranks are on several hosts";
+  } else if (!first) {
+    try {
+      memory = SharedMemory::open(offer.substr(word_of(offer).size()));
+    } catch (const RunError& e) {
+      refusal = e.what();
+    }
+  }
+  for (const std::string& other : meeting.all_gather(refusal)) {
+    if (refusal.empty()) refusal = other;
+  }
+  if (refusal.empty()) return link(memory, Rank{meeting.rank()}, transport);
+  if (options.transport == "shm") throw ConfigError(fmt::format("TUTTI_TRANSPORT is shm, but {}", refusal));
+
+  const net::Secret secret =
+      options.secret_file.empty() ? parse_secret(word_of(offer)) : read_secret(options.secret_file);
+  const std::string address = !options.address.empty() ? options.address
+                              : one_host               ? "127.0.0.1"
+                                                       : address_for_others(options.master);
+  Links links;
+  links.collectives = link(meeting, secret, address, transport);
+  transport.survives_peers = true;
+  links.messages = link(meeting, secret, address, transport);
+  return links;
+}
+
+}  // namespace tutti::torch_backend

@@ -1,0 +1,135 @@
+// Handles of what a process group was asked to do, and the queue that does it in order.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "c10d_types.h"
+
+namespace tutti::torch_backend {
+
+// What a handle is about, for profilers and for whoever asks it for its result.
+struct Subject {
+  c10d::OpType type;
+  const char* title;  // "tutti:all_reduce"
+  Tensors inputs;
+  Tensors outputs;
+};
+
+// A handle that somebody completes. Thread-safe.
+class TuttiWork : public c10d::Work {
+ public:
+  TuttiWork(int rank, Subject subject);
+
+  Tensors result() override { return outputs_; }
+  int sourceRank() const override { return source_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  // Waits for it, at most `timeout` unless that is kNoTimeout. Throws what it failed with, or RunError
+  // ("Timed out").
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  bool isCompleted() override;
+
+  // Once. Callbacks of its future run on this thread.
+  void complete(std::exception_ptr failure, int source = -1);
+
+  // A time limit where the caller of wait() names none.
+  void limit(std::chrono::milliseconds most) { limit_ = most; }
+
+ protected:
+  // Somebody wants it done: by the calling thread itself if `here`.
+  virtual void hurry(bool /*here*/) {}
+  // It was waited for in vain.
+  virtual void give_up() {}
+
+ private:
+  const char* title_;
+  Tensors outputs_;
+  int source_ = -1;
+  std::chrono::milliseconds limit_ = kNoTimeout;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+// A send or a receive.
+class MessageWork final : public TuttiWork {
+ public:
+  using TuttiWork::TuttiWork;
+  // How a receive is taken back. Set before anybody waits.
+  void on_give_up(std::function<void()> take_back) { take_back_ = std::move(take_back); }
+
+ private:
+  void give_up() override {
+    if (take_back_) take_back_();
+  }
+  std::function<void()> take_back_;
+};
+
+// How a collective is done: all at once, which blocks; or in two halves of which the first does not.
+struct Job {
+  std::function<void()> run;
+  std::function<void()> begin;
+  std::function<void()> finish;
+};
+
+class WorkQueue;
+
+class QueuedWork final : public TuttiWork {
+ public:
+  QueuedWork(int rank, Subject subject, Job job, std::shared_ptr<WorkQueue> queue);
+
+ private:
+  friend WorkQueue;
+  void hurry(bool here) override;
+  void begin();
+  void do_all();
+  void do_rest();
+
+  Job job_;
+  const std::shared_ptr<WorkQueue> queue_;
+};
+
+// Does works one after the other, in the order in which they were submitted. A thread of its own does them,
+// which starts when it is first needed, except where another thread would only cost time:
+//   - a work whose caller waits for it at once is done by the caller, if nothing is before it;
+//   - of a work in two halves the first is done by the caller, if nothing is before it, and the second by who
+//   waits.
+//     If nobody does, the thread takes it when the next work comes.
+// Thread-safe.
+class WorkQueue {
+ public:
+  WorkQueue() = default;
+  ~WorkQueue() {
+    close([] {});
+  }
+  WorkQueue(const WorkQueue&) = delete;
+  WorkQueue& operator=(const WorkQueue&) = delete;
+
+  void submit(const c10::intrusive_ptr<QueuedWork>& work, bool caller_waits);
+
+  // Ends what runs by `cancel`, and fails what has not begun. Nothing is done any more after it.
+  void close(const std::function<void()>& cancel);
+
+ private:
+  friend QueuedWork;
+  using Lock = std::unique_lock<std::mutex>;
+  void hurry(QueuedWork& work, bool here);
+  void do_here(Lock& lock, QueuedWork& work, void (QueuedWork::*what)());
+  void hand_over_begun();
+  void wake();
+  void do_queued();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool closed_ = false;
+  bool busy_ = false;                     // somebody does a work
+  c10::intrusive_ptr<QueuedWork> begun_;  // whose first half is done, and nothing is behind it
+  std::deque<c10::intrusive_ptr<QueuedWork>> queue_;
+  bool first_has_begun_ = false;  // the queue's first
+  std::thread thread_;
+};
+
+}  // namespace tutti::torch_backend
