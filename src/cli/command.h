@@ -21,8 +21,9 @@ void add_report(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_models(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
-// What the launcher starts; hidden.
+// What launchers start, here and on other hosts; hidden.
 void add_worker(CLI::App& app, Action& action);
+void add_agent(CLI::App& app, Action& action);
 
 // The path of this executable, for starting workers.
 std::string this_program();

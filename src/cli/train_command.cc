@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "config/environment.h"
 #include "config/flags.h"
+#include "config/hosts.h"
 #include "lab/run.h"
 #include "observe/summary.h"
 #include "report/page.h"
@@ -110,6 +111,12 @@ config::TrainConfig laid_over_saved(const CLI::App& command, const config::Train
   return merged;
 }
 
+// Where nobody has said how many: as many as the hosts have room for.
+int workers_for_hosts(const config::TrainConfig& c) {
+  const auto hosts = c.hostfile.empty() ? config::parse_hosts(c.hosts) : config::read_hostfile(c.hostfile);
+  return hosts.empty() ? c.workers : config::slots_of(hosts);
+}
+
 }  // namespace
 
 train::Prepared prepare_here(const config::TrainConfig& config) {
@@ -141,6 +148,7 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("--config", *file, "a file of `flag = value` lines; flags and environment win over it");
   command->callback([=, &action] {
     if (!file->empty()) config::apply_config_file(*command, *file);
+    if (command->count("--workers") == 0) config->workers = workers_for_hosts(*config);
     action = [=] { return train(config->resume.empty() ? *config : laid_over_saved(*command, *config)); };
   });
 }

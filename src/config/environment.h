@@ -30,6 +30,13 @@ bool has_glibc_tunables();
 // slash. Throws ConfigError if there is none that can be run.
 std::string find_program(const std::string& name);
 
+// The two ends of the ssh connection that has started this process, by $SSH_CONNECTION; empty without one.
+struct SshConnection {
+  std::string caller;
+  std::string address;  // this host's
+};
+SshConnection ssh_connection();
+
 // The descriptor that `tutti launch` names in $TUTTI_JOB_FD, if a launcher has started this process.
 std::optional<int> job_descriptor();
 

@@ -1,4 +1,4 @@
-// One training run as a job of processes on this host.
+// One training run as a job of processes, on this host or on several.
 #pragma once
 
 #include <string>
@@ -11,6 +11,9 @@ namespace tutti::lab {
 
 // The task that workers of run_training are given.
 inline constexpr const char* kTrainTask = "train";
+
+// In its payload, where several hosts take part: where the launcher looks for data.
+inline constexpr const char* kDataRoots = "data_roots";
 
 // Takes the run folder, starts the workers of a prepared run and waits for their end; starts them again where
 // the config allows it. `program` is this executable. run.lock is held from then on, and run.setup is as the

@@ -19,13 +19,6 @@ nlohmann::json bytes_to_json(std::span<const std::byte> bytes) {
   return array;
 }
 
-// Inherited descriptors stay open: another rank of this process may need them, too.
-UniqueFd duplicate(int fd) {
-  UniqueFd own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (!own) throw_errno("cannot open the shared memory");
-  return own;
-}
-
 net::TransportOptions options_of(const WorkerJob& job) {
   return {job.timeout, job.own_core, job.survives_workers,
           std::make_shared<const net::StatusBoard>(open_board(job))};
@@ -37,6 +30,12 @@ std::unique_ptr<net::Transport> take_seat(int fd, Rank rank, const net::Transpor
 }
 
 }  // namespace
+
+UniqueFd duplicate(int fd) {
+  UniqueFd own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!own) throw_errno("cannot use an inherited descriptor");
+  return own;
+}
 
 UniqueFd write_job(const WorkerJob& job) {
   const nlohmann::json json = {{"rank", to_int(job.rank)},

@@ -48,6 +48,10 @@ UniqueFd write_job(const WorkerJob& job);
 // Reads and closes it. Throws ConfigError if the descriptor holds none.
 WorkerJob read_job(int fd);
 
+// An inherited descriptor once more, for this process alone. The first stays open: another rank of this
+// process may need it, too. Throws RunError.
+UniqueFd duplicate(int fd);
+
 // What all ranks show of themselves; the launcher's, mapped once more. Throws RunError.
 net::StatusBoard open_board(const WorkerJob& job);
 

@@ -159,7 +159,8 @@ exchange::Tuning tuning_of(const config::TrainConfig& c) {
 bool survives_workers(const config::TrainConfig& c) {
   // A server in a worker's process dies with it.
   const bool asynchronous = exchange::find_strategy(c.strategy).asynchronous || c.backup_workers > 0;
-  return asynchronous && !c.colocate && c.workers > 1;
+  // Who is left is settled on one host (net/status_board.h).
+  return asynchronous && !c.colocate && c.workers > 1 && c.hosts.empty();
 }
 
 Clock::duration timeout_of(const config::TrainConfig& c) {
