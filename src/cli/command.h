@@ -23,8 +23,9 @@ void add_report(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_models(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
-// What the launcher starts; hidden.
+// What launchers start, here and on other hosts; hidden.
 void add_worker(CLI::App& app, Action& action);
+void add_agent(CLI::App& app, Action& action);
 
 // What a worker does, in this process: its task, until its end. The job's report pipe is closed. The result
 // is the exit code; why it failed is in the last report.

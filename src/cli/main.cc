@@ -64,6 +64,7 @@ int run(int argc, char** argv) {
   add_models(app, action);
   add_doctor(app, action);
   add_worker(app, action);
+  add_agent(app, action);
   try {
     // CLI11 would only say that a command is missing.
     if (argc > 1 && argv[1][0] != '-') (void)app.get_subcommand(argv[1]);

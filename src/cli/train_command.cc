@@ -12,6 +12,7 @@
 #include "cli/joined.h"
 #include "config/environment.h"
 #include "config/flags.h"
+#include "config/hosts.h"
 #include "engines/engines.h"
 #include "exchange/strategy.h"
 #include "lab/run.h"
@@ -181,6 +182,12 @@ config::TrainConfig laid_over_saved(const CLI::App& command, const config::Train
   return merged;
 }
 
+// Where nobody has said how many: as many as the hosts have room for.
+int workers_for_hosts(const config::TrainConfig& c) {
+  const auto hosts = c.hostfile.empty() ? config::parse_hosts(c.hosts) : config::read_hostfile(c.hostfile);
+  return hosts.empty() ? c.workers : config::slots_of(hosts);
+}
+
 }  // namespace
 
 train::Prepared prepare_here(const config::TrainConfig& config) {
@@ -213,6 +220,7 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("--config", *file, "a file of `flag = value` lines; flags and environment win over it");
   command->callback([=, &action] {
     if (!file->empty()) config::apply_config_file(*command, *file);
+    if (command->count("--workers") == 0) config->workers = workers_for_hosts(*config);
     action = [=] {
       const auto resolved = [&] {
         return config->resume.empty() ? *config : laid_over_saved(*command, *config);

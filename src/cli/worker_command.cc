@@ -113,10 +113,9 @@ void bench(const launch::WorkerJob& job, observe::JsonlSink& report) {
   const auto spec = job.payload.get<lab::BenchSpec>();
   const auto transport = launch::connect(job, report);
   const auto neighbours = launch::connect_neighbours(job);
-  const auto all = lab::make_engine(spec, *transport,
-                                    {.timeout = job.timeout,
-                                     .address = job.address,
-                                     .hosts = {job.hosts, neighbours.get()}});
+  const auto all = lab::make_engine(
+      spec, *transport,
+      {.timeout = job.timeout, .address = job.address, .hosts = {job.hosts, neighbours.get()}});
   const auto rows = lab::bench_allreduce(*all, spec);
   if (job.rank == Rank{0}) report.write_line({{"rows", rows}});
 }

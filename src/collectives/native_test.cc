@@ -16,7 +16,10 @@
 namespace tutti::collectives {
 namespace {
 
+using contract::Filled;
+using contract::input;
 using contract::Memory;
+using contract::total;
 
 constexpr auto kPatience = std::chrono::seconds(60);
 
@@ -245,7 +248,7 @@ TEST(NativeEngine, SmallAllReducesInARowDoNotReachIntoEachOther) {
     run({way, std::nullopt}, 4, [&](Collectives& all) {
       std::vector<std::int32_t> heap(256);
       const auto shared = all.allocate(heap.size() * sizeof(std::int32_t));
-      auto* data = allocates(way) ? reinterpret_cast<std::int32_t*>(shared.data()) : heap.data();
+      auto* data = memory_of(way) == Memory::allocated ? reinterpret_cast<std::int32_t*>(shared.data()) : heap.data();
       for (std::int32_t i = 0; i < 500; ++i) {
         for (std::size_t k = 0; k < heap.size(); ++k)
           data[k] = i * (to_int(all.rank()) + 1) + static_cast<int>(k);
@@ -348,7 +351,7 @@ TEST(Hierarchical, LargeBuffersInSegmentsAreExactWhereverRanksAre) {
   for (const auto& hosts : worlds) {
     for (const Way way : {Way::hosts_in_place, Way::hosts}) {
       run_on_hosts(hosts, Algorithm::hierarchical, [&](Collectives& all) {
-        Filled f(all, way, kCount);
+        Filled f(all, memory_of(way), kCount);
         for (int round = 0; round < 2; ++round) {
           f.refill(all.rank());
           all.all_reduce(f.buffer(), ReduceOp::sum);
@@ -399,7 +402,7 @@ TEST(Hierarchical, CountsWhatGoesInsideAndBetween) {
 
 TEST(Hierarchical, NeighboursReduceInPlaceBesideTheWholeWorld) {
   run_on_hosts({0, 1, 0, 1, 0}, std::nullopt, [](Collectives& all) {
-    Filled f(all, Way::hosts_in_place, 1000);
+    Filled f(all, Memory::allocated, 1000);
     all.neighbours()->reduce(f.buffer(), ReduceOp::sum, Rank{0});
     std::int32_t sum = 0;
     for (int r = to_int(all.rank()) % 2; r < 5; r += 2) sum += input(r, 7);
@@ -423,7 +426,7 @@ TEST(Hierarchical, RanksOnHostsOfTheirOwnHaveNoNeighbours) {
 TEST(Hierarchical, RankThatLeavesEndsBothStagesOfTheOthers) {
   for (const int leaver : {0, 3}) {
     run_on_hosts({0, 1, 0, 1}, std::nullopt, [&](Collectives& all) {
-      Filled f(all, Way::hosts_in_place, 3'000'000);
+      Filled f(all, Memory::allocated, 3'000'000);
       all.all_reduce(f.buffer(), ReduceOp::sum, "bucket 2");
       if (all.rank() == Rank{leaver}) return;
       try {
@@ -443,7 +446,7 @@ TEST(Hierarchical, RankThatLeavesEndsBothStagesOfTheOthers) {
 TEST(Hierarchical, CountsThatDifferAreFoundInsideAHost) {
   std::atomic<int> found{0};
   run_on_hosts({0, 1, 0, 1}, std::nullopt, [&](Collectives& all) {
-    Filled f(all, Way::hosts_in_place, 3'000'000);
+    Filled f(all, Memory::allocated, 3'000'000);
     const std::size_t count = all.rank() == Rank{2} ? 2'999'999 : 3'000'000;
     try {
       all.all_reduce({f.values.data(), count, DType::i32}, ReduceOp::sum);

@@ -16,7 +16,7 @@ constexpr std::uint64_t kFastest = 100'000'000'000;
   throw ConfigError(fmt::format("--emulate {}: {}", part, rule));
 }
 
-int parse_hosts(const std::string& part, std::string_view text) {
+int parse_host_count(const std::string& part, std::string_view text) {
   int hosts = 0;
   const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), hosts);
   if (error != std::errc() || at != text.data() + text.size() || hosts < 1 || hosts > kMostHosts) {
@@ -49,7 +49,7 @@ std::optional<Emulation> parse_emulation(const std::string& text) {
     const auto key = view.substr(0, equals);
     const auto value = view.substr(std::min(equals + 1, view.size()));
     if (key == "hosts") {
-      emulation.hosts = parse_hosts(part, value);
+      emulation.hosts = parse_host_count(part, value);
     } else if (key == "link") {
       emulation.link = value;
       emulation.bits_per_second = parse_rate(part, value);

@@ -80,6 +80,14 @@ std::string find_program(const std::string& name) {
   throw ConfigError(fmt::format("cannot run '{}': there is no such program in $PATH", name));
 }
 
+SshConnection ssh_connection() {
+  SshConnection c;
+  std::string port;
+  // "client port server port"
+  std::istringstream(variable("SSH_CONNECTION").value_or("")) >> c.caller >> port >> c.address;
+  return c;
+}
+
 std::optional<int> job_descriptor() {
   return number("TUTTI_JOB_FD", "descriptor; `tutti launch` sets it");
 }

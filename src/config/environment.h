@@ -34,6 +34,13 @@ std::string find_program(const std::string& name);
 // $PMI_SIZE (MPICH). Throws ConfigError if it is no number.
 std::optional<int> mpi_world();
 
+// The two ends of the ssh connection that has started this process, by $SSH_CONNECTION; empty without one.
+struct SshConnection {
+  std::string caller;
+  std::string address;  // this host's
+};
+SshConnection ssh_connection();
+
 // The descriptor that `tutti launch` names in $TUTTI_JOB_FD, if a launcher has started this process.
 std::optional<int> job_descriptor();
 

@@ -18,7 +18,7 @@ namespace {
 
 CLI::Option* add_value(CLI::App& command, const Setting& setting, auto& field) {
   using Field = std::remove_cvref_t<decltype(field)>;
-  const auto name = "--" + setting.flag;
+  const auto name = (setting.letter != 0 ? fmt::format("-{},", setting.letter) : "") + "--" + setting.flag;
   const std::string help(setting.help);
   if constexpr (std::same_as<Field, bool>) {
     return command.add_flag(name, field, help);

@@ -77,6 +77,7 @@ Setting::Setting(std::string_view key, MemberPointer member, decltype(check) che
       flag(spelling.flag.empty() ? flag_of(std::string(key)) : std::string(spelling.flag)),
       variable(spelling.variable.empty() ? variable_of(flag) : std::string(spelling.variable)),
       bytes(spelling.bytes),
+      letter(spelling.letter),
       member(member),
       check(std::move(check)),
       help(help) {}

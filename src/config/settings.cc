@@ -170,7 +170,20 @@ std::vector<Setting> strategy_settings() {
   };
 }
 
-// Other machines than this one.
+// Several machines.
+std::vector<Setting> host_settings() {
+  return all_changeable({
+      {"hosts", &C::hosts,
+       "host1:4,host2:4 starts so many workers on each host, over ssh; without --workers as many as there are",
+       {.letter = 'H'}},
+      {"hostfile", &C::hostfile, "a file with a host a line, HOST:N or HOST slots=N (instead of --hosts)"},
+      {"ssh_config", &C::ssh_config, "a configuration file for ssh, instead of the user's own"},
+      {"remote_program", &C::remote_program,
+       "the path of tutti on the other hosts; default where this one is"},
+  });
+}
+
+// Machines that are not there.
 std::vector<Setting> emulation_settings() {
   return {
       {"pace_ms", &C::pace_ms, {.least = 0, .most = 3.6e6, .rule = "between 0 and 3600000 ms"},
@@ -258,15 +271,11 @@ struct Section {
 
 // In the order of Group.
 constexpr Section kSections[] = {
-    {"Network", network_settings},
-    {"Data", data_settings},
-    {"Your own data", own_data_settings},
-    {"Training", training_settings},
-    {"Optimizer", optimizer_settings},
-    {"Single strategies", strategy_settings},
-    {"Emulated machines", emulation_settings},
-    {"This machine", machine_settings},
-    {"Outcome", outcome_settings},
+    {"Network", network_settings},        {"Data", data_settings},
+    {"Your own data", own_data_settings}, {"Training", training_settings},
+    {"Optimizer", optimizer_settings},    {"Single strategies", strategy_settings},
+    {"Several hosts", host_settings},     {"Emulated machines", emulation_settings},
+    {"This machine", machine_settings},   {"Outcome", outcome_settings},
 };
 
 }  // namespace

@@ -24,7 +24,18 @@ inline constexpr const char* kWireHelp =
     "(within one host alone) | auto: auth between hosts, plain within one";
 
 // Who reads a setting: the headings of --help and docs/settings.md, in this order.
-enum class Group { network, data, own_data, training, optimizer, strategy, emulation, machine, outcome };
+enum class Group {
+  network,
+  data,
+  own_data,
+  training,
+  optimizer,
+  strategy,
+  hosts,
+  emulation,
+  machine,
+  outcome
+};
 std::string_view title_of(Group group);
 
 // The numbers that a setting may be; never NaN or infinite.
@@ -55,6 +66,7 @@ struct Spelling {
   std::string_view flag = {};      // if empty: the key with dashes for underscores
   std::string_view variable = {};  // if empty: TUTTI_<FLAG>
   bool bytes = false;              // "1M" is a number, too
+  char letter = 0;                 // a flag of one letter beside it, if any
 };
 
 using MemberPointer =
@@ -77,6 +89,7 @@ struct Setting {
   std::string flag;      // without its two dashes; a configuration file has the same word
   std::string variable;  // of the environment
   bool bytes;            // "1M" is a number, too
+  char letter;           // a flag of one letter beside it; 0: none
   MemberPointer member;  // has the default
   std::variant<std::monostate, Range, OneOf> check;
   std::string_view help;

@@ -241,13 +241,31 @@ TEST(Settings, ThatAResumedRunMayChangeAreFew) {
   for (const Setting& setting : settings()) {
     if (setting.on_resume == OnResume::may_change && setting.group != Group::outcome)
       changeable.insert(setting.key);
-    if (setting.group == Group::outcome) EXPECT_EQ(setting.on_resume, OnResume::may_change) << setting.key;
+    if (setting.group == Group::outcome) {
+      EXPECT_EQ(setting.on_resume, OnResume::may_change) << setting.key;
+    }
   }
-  EXPECT_EQ(changeable,
-            (std::set<std::string>{"data", "test_data", "steps", "epochs", "on_nonfinite", "colocate",
-                                   "local_aggregation", "no_local_aggregation", "measure_links",
-                                   "device_tflops", "slow", "emulate", "device", "wire", "engine", "timeout_s",
-                                   "heartbeat_timeout_s"}));
+  EXPECT_EQ(changeable, (std::set<std::string>{"data",
+                                               "test_data",
+                                               "steps",
+                                               "epochs",
+                                               "on_nonfinite",
+                                               "colocate",
+                                               "local_aggregation",
+                                               "no_local_aggregation",
+                                               "measure_links",
+                                               "device_tflops",
+                                               "slow",
+                                               "emulate",
+                                               "device",
+                                               "wire",
+                                               "engine",
+                                               "timeout_s",
+                                               "hosts",
+                                               "hostfile",
+                                               "ssh_config",
+                                               "remote_program",
+                                               "heartbeat_timeout_s"}));
 }
 
 // UPDATE_PAGES=1 writes the page instead.

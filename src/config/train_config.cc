@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "config/emulation.h"
+#include "config/hosts.h"
 #include "config/settings.h"
 
 namespace tutti::config {
@@ -47,6 +48,16 @@ void require_emulated(const TrainConfig& c) {
   const bool emulated = parse_emulation(c.emulate).has_value();
   require(!emulated || c.transport != "shm", "transport", "tcp with --emulate, whose hosts share no memory",
           c.transport);
+}
+
+void require_hosts(const TrainConfig& c) {
+  require(c.hosts.empty() || c.hostfile.empty(), "hostfile", "left out where --hosts is given", c.hostfile);
+  const auto hosts = c.hostfile.empty() ? parse_hosts(c.hosts) : read_hostfile(c.hostfile);
+  if (hosts.empty()) return;
+  require(c.emulate.empty(), "emulate", "left out where --hosts are given, which are real", c.emulate);
+  require(c.transport != "shm", "transport", "tcp with --hosts, which share no memory", c.transport);
+  require(c.workers <= slots_of(hosts), "workers",
+          fmt::format("at most {}, for which --hosts have room", slots_of(hosts)), c.workers);
 }
 
 void require_outcome(const TrainConfig& c) {
@@ -91,6 +102,7 @@ void validate(const TrainConfig& c) {
   parse_partitions(c);
   require_own_data(c);
   require_emulated(c);
+  require_hosts(c);
   require_outcome(c);
 }
 

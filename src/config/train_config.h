@@ -81,6 +81,11 @@ struct TrainConfig {
   std::string slow;          // RANK:FACTOR
   std::string emulate;       // hosts=N,link=RATE; empty: no emulated cluster
 
+  std::string hosts;           // host1:4,host2:4; empty: this one alone
+  std::string hostfile;        // a file of them; resolved to hosts
+  std::string ssh_config;      // empty: the user's own
+  std::string remote_program;  // empty: where this one is
+
   bool sync_batchnorm = false;
   std::string device = "cpu";
   std::string precision = "fp32";  // fp32 | bf16

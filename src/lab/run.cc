@@ -1,6 +1,9 @@
 #include "lab/run.h"
 
+#include "config/environment.h"
+#include "config/hosts.h"
 #include "emulate/cluster.h"
+#include "launch/hosts.h"
 #include "observe/jsonl_sink.h"
 #include "observe/summary.h"
 #include "train/plan.h"
@@ -34,6 +37,35 @@ launch::JobSpec spec_of(const train::Prepared& run, const std::string& program) 
   for (const UniqueFd& fd : run.keep_open) spec.inherit.push_back(fd.get());
   if (run.lock) spec.inherit.push_back(run.lock.fd());  // the folder is taken until the last of them is gone
   return spec;
+}
+
+// Workers fill the hosts in the order in which they are named; servers that have processes of their own are
+// dealt to them in turn.
+std::vector<launch::HostPart> parts_of(const config::TrainConfig& config) {
+  std::vector<launch::HostPart> parts;
+  int rank = 0;
+  for (const auto& host : config::parse_hosts(config.hosts)) {
+    launch::HostPart part{host.name, {}};
+    for (int i = 0; i < host.slots && rank < config.workers; ++i) part.ranks.push_back(Rank{rank++});
+    if (!part.ranks.empty()) parts.push_back(std::move(part));
+  }
+  for (int s = 0; s < config.servers && !config.colocate; ++s) {
+    parts[static_cast<std::size_t>(s) % parts.size()].ranks.push_back(Rank{config.workers + s});
+  }
+  return parts;
+}
+
+launch::Outcome run_on_hosts(launch::JobSpec spec, const config::TrainConfig& config,
+                             const launch::Listener& listener) {
+  spec.inherit.clear();  // those are descriptors of this host's; agents open the data again
+  std::vector<std::string> roots;
+  for (const auto& root : config::data_roots()) roots.push_back(fs::absolute(root).string());
+  spec.payload[kDataRoots] = roots;
+  const launch::HostOptions options{
+      .ssh = config::find_program("ssh"),
+      .ssh_config = config.ssh_config,
+      .program = config.remote_program.empty() ? spec.program : config.remote_program};
+  return launch::run_on_hosts(spec, parts_of(config), options, listener);
 }
 
 // Between two tries of a run: takes its folder back to where the next one begins, and says where that is.
@@ -72,6 +104,7 @@ launch::Outcome run_training(train::Prepared& run, const std::string& program,
   std::optional<observe::Emulated> emulated;  // what the last try put on the links
   const auto run_once = [&] {
     const auto spec = spec_of(run, program);
+    if (!run.setup.config.hosts.empty()) return run_on_hosts(spec, run.setup.config, listener);
     if (!cluster) return run_job(spec, listener);
     auto [ended, traffic] = cluster->run(spec, listener);
     emulated = std::move(traffic);

@@ -1,4 +1,4 @@
-// One training run as a job of processes on this host.
+// One training run as a job of processes, on this host or on several.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,9 @@ namespace tutti::lab {
 
 // The task that workers of run_training are given.
 inline constexpr const char* kTrainTask = "train";
+
+// In its payload, where several hosts take part: where the launcher looks for data.
+inline constexpr const char* kDataRoots = "data_roots";
 
 // Runs a job to its end, as launch::run does.
 using RunJob = std::function<launch::Outcome(const launch::JobSpec&, const launch::Listener&)>;

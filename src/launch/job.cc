@@ -14,19 +14,6 @@
 namespace tutti::launch {
 namespace {
 
-nlohmann::json bytes_to_json(std::span<const std::byte> bytes) {
-  auto array = nlohmann::json::array();
-  for (const std::byte b : bytes) array.push_back(std::to_integer<int>(b));
-  return array;
-}
-
-// Inherited descriptors stay open: another rank of this process may need them, too.
-UniqueFd duplicate(int fd) {
-  UniqueFd own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (!own) throw_errno("cannot open the shared memory");
-  return own;
-}
-
 net::TransportOptions options_of(const WorkerJob& job) {
   return {job.timeout, job.own_core, job.survives_workers,
           std::make_shared<const net::StatusBoard>(open_board(job))};
@@ -39,6 +26,26 @@ std::unique_ptr<net::Transport> take_seat(int fd, Rank rank, const net::Transpor
 
 }  // namespace
 
+nlohmann::json bytes_to_json(std::span<const std::byte> bytes) {
+  auto array = nlohmann::json::array();
+  for (const std::byte b : bytes) array.push_back(std::to_integer<int>(b));
+  return array;
+}
+
+std::optional<Digest> digest_from_json(const nlohmann::json& json) {
+  const auto bytes = json.get<std::vector<int>>();
+  Digest digest{};
+  if (bytes.size() != digest.size()) return std::nullopt;
+  std::ranges::transform(bytes, digest.begin(), [](int b) { return static_cast<std::byte>(b); });
+  return digest;
+}
+
+UniqueFd duplicate(int fd) {
+  UniqueFd own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!own) throw_errno("cannot use an inherited descriptor");
+  return own;
+}
+
 UniqueFd write_job(const WorkerJob& job) {
   const nlohmann::json json = {{"rank", to_int(job.rank)},
                                {"world", job.world},
@@ -47,6 +54,7 @@ UniqueFd write_job(const WorkerJob& job) {
                                {"task", job.task},
                                {"payload", job.payload},
                                {"secret", bytes_to_json(job.secret)},
+                               {"digest", bytes_to_json(job.digest ? *job.digest : digest_of(job))},
                                {"transport", job.transport},
                                {"wire", static_cast<std::uint32_t>(job.wire)},
                                {"segment_fd", job.segment_fd},
@@ -74,7 +82,7 @@ Digest digest_of(const WorkerJob& job) {
 }
 
 net::Credentials credentials_of(const WorkerJob& job) {
-  return {job.secret, {.job = digest_of(job), .wire = job.wire}};
+  return {job.secret, {.job = job.digest ? *job.digest : digest_of(job), .wire = job.wire}};
 }
 
 WorkerJob read_job(int fd) {
@@ -93,9 +101,11 @@ WorkerJob read_job(int fd) {
     job.hosts = json.at("hosts").get<std::vector<int>>();
     job.task = json.at("task");
     job.payload = json.at("payload");
-    const auto secret = json.at("secret").get<std::vector<int>>();
-    if (secret.size() != job.secret.size()) throw ConfigError("the job description has no secret");
-    std::ranges::transform(secret, job.secret.begin(), [](int b) { return static_cast<std::byte>(b); });
+    const auto secret = digest_from_json(json.at("secret"));
+    const auto digest = digest_from_json(json.at("digest"));
+    if (!secret || !digest) throw ConfigError("the job description has no secret, or no digest");
+    job.secret = *secret;
+    job.digest = digest;
     job.transport = json.at("transport");
     job.wire = static_cast<net::Wire>(json.at("wire").get<std::uint32_t>());
     job.segment_fd = json.at("segment_fd");

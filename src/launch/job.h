@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct WorkerJob {
   std::string task;        // which of the program's tasks, e.g. "train"
   nlohmann::json payload;  // what the task needs
   net::Secret secret{};
+  // What all ranks have alike, where descriptions differ by host; else it is made of this one.
+  std::optional<Digest> digest = {};
   std::string transport;              // "shm" or "tcp"
   net::Wire wire = net::Wire::plain;  // of tcp
   int segment_fd = -1;                // the shared memory, for shm
@@ -54,8 +57,16 @@ UniqueFd write_job(const WorkerJob& job);
 Digest digest_of(const WorkerJob& job);
 net::Credentials credentials_of(const WorkerJob& job);
 
+// As JSON has them, byte by byte; nothing if they are not as many as they must be.
+nlohmann::json bytes_to_json(std::span<const std::byte> bytes);
+std::optional<Digest> digest_from_json(const nlohmann::json& json);
+
 // Reads and closes it. Throws ConfigError if the descriptor holds none.
 WorkerJob read_job(int fd);
+
+// An inherited descriptor once more, for this process alone. The first stays open: another rank of this
+// process may need it, too. Throws RunError.
+UniqueFd duplicate(int fd);
 
 // What all ranks show of themselves; the launcher's, mapped once more. Throws RunError.
 net::StatusBoard open_board(const WorkerJob& job);

@@ -40,6 +40,7 @@ WorkerJob unusual() {
 
 TEST(Job, DescriptionArrivesWholeAndItsDescriptorIsClosed) {
   const WorkerJob sent = unusual();
+  sent.digest = digest_of(sent);
   const int fd = write_job(sent).release();
   EXPECT_TRUE(read_job(fd) == sent);
   EXPECT_EQ(::fcntl(fd, F_GETFD), -1);

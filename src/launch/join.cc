@@ -19,6 +19,7 @@
 #include "net/auth.h"
 #include "net/segment.h"
 #include "net/status_board.h"
+#include "net/wire.h"
 #include "rendezvous/rendezvous.h"
 
 namespace tutti::launch {
@@ -65,52 +66,11 @@ UniqueFd open_of_process(int pid, int fd) {
   return own;
 }
 
-json secret_to_json(const net::Secret& secret) {
-  auto array = json::array();
-  for (const std::byte b : secret) array.push_back(std::to_integer<int>(b));
-  return array;
-}
-
-net::Secret secret_from_json(const json& array) {
-  net::Secret secret{};
-  for (std::size_t i = 0; i < secret.size(); ++i) secret[i] = static_cast<std::byte>(array.at(i).get<int>());
-  return secret;
-}
-
-json spec_to_json(const JobSpec& spec, const net::Secret& secret) {
-  return {{"workers", spec.workers},
-          {"servers", spec.servers},
-          {"colocate", spec.colocate},
-          {"local_memory", spec.local_memory},
-          {"task", spec.task},
-          {"payload", spec.payload},
-          {"transport", spec.transport},
-          {"timeout_ms", std::chrono::duration_cast<std::chrono::milliseconds>(spec.timeout).count()},
-          {"shows_life", spec.shows_life},
-          {"busy_threads", spec.busy_threads},
-          {"secret", secret_to_json(secret)}};
-}
-
-JobSpec spec_from_json(const json& j) {
-  JobSpec spec;
-  spec.workers = j.at("workers");
-  spec.servers = j.at("servers");
-  spec.colocate = j.at("colocate");
-  spec.local_memory = j.at("local_memory");
-  spec.task = j.at("task");
-  spec.payload = j.at("payload");
-  spec.transport = j.at("transport");
-  spec.timeout = std::chrono::milliseconds(j.at("timeout_ms").get<std::int64_t>());
-  spec.shows_life = j.at("shows_life");
-  spec.busy_threads = j.at("busy_threads");
-  return spec;
-}
-
 // Where ranks find each other, in rank 0's process.
 class RendezvousThread {
  public:
-  RendezvousThread(const std::string& address, int world, const net::Secret& secret)
-      : rendezvous_(io_, address, world, secret), endpoint_(rendezvous_.endpoint()), thread_([this] {
+  RendezvousThread(const std::string& address, int world, const net::Credentials& credentials)
+      : rendezvous_(io_, address, world, credentials), endpoint_(rendezvous_.endpoint()), thread_([this] {
           name_thread("rendezvous");
           io_.run();
         }) {}
@@ -141,10 +101,17 @@ class Member final : public Joined {
     const auto first = static_cast<std::size_t>(std::ranges::find(hosts, hosts[me]) - hosts.begin());
     job_.rank = meeting.rank();
     job_.world = spec.workers + spec.servers;
+    job_.workers = spec.workers;
+    for (int r = 0; r < job_.world; ++r) {
+      // A colocated server lives with the worker of its number.
+      job_.hosts.push_back(hosts.at(static_cast<std::size_t>(r < meeting.world() ? r : r - spec.workers)));
+    }
     job_.task = spec.task;
     job_.payload = spec.payload;
     job_.secret = secret;
     job_.transport = spec.transport;
+    job_.wire =
+        net::resolve_wire(net::parse_wire(spec.wire), one_host ? net::Reach::one_host : net::Reach::hosts);
     job_.address = one_host ? "127.0.0.1" : address_of_host();
     job_.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec.timeout);
     job_.shows_life = spec.shows_life;
@@ -153,7 +120,7 @@ class Member final : public Joined {
 
     const bool shares = spec.transport == "shm";
     if (first == me) make_shared_memory(spec, shares);
-    if (me == 0 && !shares) rendezvous_.emplace(job_.address, job_.world, secret);
+    if (me == 0 && !shares) rendezvous_.emplace(job_.address, job_.world, credentials_of(job_));
     const auto texts = meeting.all_gather(what_others_open().dump());
     const json made = json::parse(texts[first]);
     if (first != me) open_shared_memory(made);
@@ -174,8 +141,6 @@ class Member final : public Joined {
     }
     if (!one_host && spec.transport == "shm")
       throw ConfigError("--transport shm is for processes of one host, and these are on several");
-    if (!one_host && spec.local_memory)
-      throw ConfigError("--local-aggregation is for workers of one host, and these are on several");
   }
 
   void make_shared_memory(const JobSpec& spec, bool shares) {
@@ -183,8 +148,10 @@ class Member final : public Joined {
     job_.board_fd = board_->fd();
     if (shares) segment_.emplace(net::Segment::create(job_.world));
     if (shares) job_.segment_fd = segment_->fd();
-    if (shares || !spec.local_memory) return;
-    segment_.emplace(net::Segment::create(spec.workers));
+    const bool several_hosts = std::ranges::any_of(job_.hosts, [](int h) { return h != 0; });
+    const auto workers = static_cast<int>(workers_of_host(job_).size());
+    if (shares || workers < 2 || (!spec.local_memory && !several_hosts)) return;
+    segment_.emplace(net::Segment::create(workers));
     job_.local_segment_fd = segment_->fd();
   }
 
@@ -208,7 +175,7 @@ class Member final : public Joined {
     };
     job_.board_fd = open("board_fd");
     job_.segment_fd = open("segment_fd");
-    job_.local_segment_fd = open("local_segment_fd");
+    if (to_int(job_.rank) < job_.workers) job_.local_segment_fd = open("local_segment_fd");
   }
 
   WorkerJob job_;
@@ -270,11 +237,11 @@ std::unique_ptr<Joined> join(rendezvous::Meeting& meeting, const JobSpec* spec) 
   std::string mine;
   if (meeting.rank() == Rank{0}) {
     TUTTI_CHECK(spec != nullptr, "rank 0 says what is done");
-    mine = spec_to_json(*spec, net::make_secret()).dump();
+    mine = json{{"spec", to_json(*spec)}, {"secret", bytes_to_json(net::make_secret())}}.dump();
   }
   const json told = json::parse(meeting.all_gather(mine).front());
   if (told.contains("called_off")) throw CalledOff(told["called_off"].get<std::string>());
-  return std::make_unique<Member>(meeting, spec_from_json(told), secret_from_json(told.at("secret")),
+  return std::make_unique<Member>(meeting, spec_from_json(told.at("spec")), digest_from_json(told.at("secret")).value(),
                                   hosts_of(meeting));
 }
 

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <thread>
 
+#include "base/version.h"
+#include "launch/agent.h"
 #include "launch/job.h"
 #include "net/dial.h"
 #include "net/heartbeat.h"
@@ -136,6 +138,10 @@ int work(const launch::WorkerJob& job, observe::JsonlSink& report) {
 }  // namespace
 
 int main(int, char** argv) {
+  if (std::string_view(argv[1]) == "agent") {
+    ::signal(SIGPIPE, SIG_IGN);
+    return launch::run_agent({kVersion, "", ""}, argv[0], {});
+  }
   const auto job = launch::read_job(std::atoi(argv[3]));
   if (to_int(job.rank) == job.payload.value("rank", -1)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(job.payload.value("late_ms", 0)));

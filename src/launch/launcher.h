@@ -52,6 +52,11 @@ struct JobSpec {
   std::vector<int> inherit;       // further descriptors that the workers keep, by the same number
 };
 
+// For processes that are told it elsewhere: all but what is this host's own, the program, descriptors and
+// places.
+nlohmann::json to_json(const JobSpec& spec);
+JobSpec spec_from_json(const nlohmann::json& json);
+
 // Colocated servers have none of their own.
 int processes_of(const JobSpec& spec);
 

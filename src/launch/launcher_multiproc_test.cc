@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "launch/hosts.h"
 #include "launch/launcher.h"
 #include "observe/event.h"
 
@@ -48,15 +49,29 @@ JobSpec job(const std::string& transport, int workers, nlohmann::json payload,
   return spec;
 }
 
+// Two agents on this host, which is as good as two hosts: their ranks share no memory and no board.
+constexpr auto kHosts = "hosts";
+
+Outcome start(JobSpec spec, const Listener& listener) {
+  if (spec.transport != kHosts) return run(spec, listener);
+  spec.transport = "tcp";
+  std::vector<HostPart> parts = {{"localhost", {}}, {"localhost", {}}};
+  for (int r = 0; r < processes_of(spec); ++r) parts[r % 2 == 0 ? 0 : 1].ranks.push_back(Rank{r});
+  std::erase_if(parts, [](const HostPart& part) { return part.ranks.empty(); });
+  return run_on_hosts(spec, parts, {}, listener);
+}
+
 void expect_all_gone(const Seen& seen) {
   for (const pid_t pid : seen.pids) EXPECT_NE(::kill(pid, 0), 0) << pid;
 }
 
 class Launcher : public ::testing::TestWithParam<const char*> {};
+// Who is left is settled on one host: of several none does without a worker.
+class LauncherOnOneHost : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Launcher, RunsAllRanksAndTellsTheirOutputApart) {
   Seen seen;
-  const Outcome o = run(job(GetParam(), 3, {{"mode", "fine"}}), listen_to(seen));
+  const Outcome o = start(job(GetParam(), 3, {{"mode", "fine"}}), listen_to(seen));
   EXPECT_EQ(o.exit_code, 0) << o.line;
   for (int r = 0; r < 3; ++r) {
     EXPECT_EQ(seen.out[r], "hello|");
@@ -87,7 +102,7 @@ TEST(LauncherOverTcp, StartsNothingThatWouldBePlainBetweenHosts) {
 
 TEST_P(Launcher, FirstFailingRanksCodeIsTheJobs) {
   Seen seen;
-  const Outcome o = run(job(GetParam(), 3, {{"mode", "exit"}, {"rank", 1}, {"code", 7}}), listen_to(seen));
+  const Outcome o = start(job(GetParam(), 3, {{"mode", "exit"}, {"rank", 1}, {"code", 7}}), listen_to(seen));
   EXPECT_EQ(o.exit_code, 7);
   EXPECT_NE(o.line.find("rank 1 ended with exit code 7"), std::string::npos) << o.line;
   expect_all_gone(seen);
@@ -95,7 +110,7 @@ TEST_P(Launcher, FirstFailingRanksCodeIsTheJobs) {
 
 TEST_P(Launcher, ReasonOfAFailingRankIsTheJobsReason) {
   Seen seen;
-  const Outcome o = run(job(GetParam(), 2, {{"mode", "throw"}, {"rank", 0}}), listen_to(seen));
+  const Outcome o = start(job(GetParam(), 2, {{"mode", "throw"}, {"rank", 0}}), listen_to(seen));
   EXPECT_EQ(o.exit_code, 2);
   EXPECT_EQ(o.line, "rank 0 failed: labels.idx: offset 8: label 12 is not below 10");
   expect_all_gone(seen);
@@ -103,7 +118,7 @@ TEST_P(Launcher, ReasonOfAFailingRankIsTheJobsReason) {
 
 TEST_P(Launcher, ReasonCountsEvenIfTheRankNeverGetsToExit) {
   Seen seen;
-  const Outcome o = run(job(GetParam(), 2, {{"mode", "throw and linger"}, {"rank", 0}}), listen_to(seen));
+  const Outcome o = start(job(GetParam(), 2, {{"mode", "throw and linger"}, {"rank", 0}}), listen_to(seen));
   EXPECT_EQ(o.exit_code, 2);
   EXPECT_EQ(o.line, "rank 0 failed: labels.idx: offset 8: label 12 is not below 10");
   expect_all_gone(seen);
@@ -112,7 +127,7 @@ TEST_P(Launcher, ReasonCountsEvenIfTheRankNeverGetsToExit) {
 TEST_P(Launcher, EveryJobHasASecretOfItsOwnThatAllItsRanksKnow) {
   std::array<Seen, 2> jobs;
   for (Seen& seen : jobs) {
-    const Outcome o = run(job(GetParam(), 2, {{"mode", "secret"}}), listen_to(seen));
+    const Outcome o = start(job(GetParam(), 2, {{"mode", "secret"}}), listen_to(seen));
     ASSERT_EQ(o.exit_code, 0) << o.line;
     EXPECT_EQ(seen.out[0], seen.out[1]);
     EXPECT_GT(seen.out[0].size(), 64U);
@@ -122,18 +137,18 @@ TEST_P(Launcher, EveryJobHasASecretOfItsOwnThatAllItsRanksKnow) {
 
 TEST_P(Launcher, KilledRankEndsTheJobAndIsNamedWithTheOperation) {
   Seen seen;
-  const Outcome o = run(job(GetParam(), 3, {{"mode", "kill"}, {"rank", 2}}), listen_to(seen));
+  const Outcome o = start(job(GetParam(), 3, {{"mode", "kill"}, {"rank", 2}}), listen_to(seen));
   EXPECT_EQ(o.exit_code, 1);
   EXPECT_NE(o.line.find("rank 2 was killed by SIGKILL"), std::string::npos) << o.line;
   EXPECT_NE(o.line.find("all-reduce of bucket 0"), std::string::npos) << o.line;
   expect_all_gone(seen);
 }
 
-TEST_P(Launcher, KilledWorkerIsDroppedWhereTheOthersCanDoWithoutIt) {
+TEST_P(LauncherOnOneHost, KilledWorkerIsDroppedWhereTheOthersCanDoWithoutIt) {
   Seen seen;
   auto spec = job(GetParam(), 3, {{"mode", "kill"}, {"rank", 2}, {"others", "go on"}});
   spec.survives_workers = true;
-  const Outcome o = run(spec, listen_to(seen));
+  const Outcome o = start(spec, listen_to(seen));
   EXPECT_EQ(o.exit_code, 0) << o.line;
   EXPECT_EQ(o.line, "");
   EXPECT_EQ(o.dropped, std::vector{Rank{2}});
@@ -144,13 +159,13 @@ TEST_P(Launcher, KilledWorkerIsDroppedWhereTheOthersCanDoWithoutIt) {
 }
 
 // As always; only where it is known who stood still nobody needs so long to say that he waited for it.
-TEST_P(Launcher, AfterOneWasDroppedTheOthersHaveTimeForLastWords) {
+TEST_P(LauncherOnOneHost, AfterOneWasDroppedTheOthersHaveTimeForLastWords) {
   Seen seen;
   auto spec = job(GetParam(), 3,
                   {{"mode", "stop"}, {"rank", 1}, {"others", "go on"}, {"fails", 0}, {"ends_after_ms", 900}},
                   std::chrono::hours(1));
   spec.survives_workers = true;
-  const Outcome o = run(spec, listen_to(seen));
+  const Outcome o = start(spec, listen_to(seen));
   EXPECT_EQ(o.exit_code, 7) << o.line;
   EXPECT_EQ(o.dropped, std::vector{Rank{1}});
   EXPECT_EQ(seen.out[2], "hello|goes on|");
@@ -161,7 +176,7 @@ TEST_P(Launcher, NobodyCanDoWithoutAServer) {
   auto spec = job(GetParam(), 2, {{"mode", "kill"}, {"rank", 2}});
   spec.servers = 1;
   spec.survives_workers = true;
-  const Outcome o = run(spec, listen_to(seen));
+  const Outcome o = start(spec, listen_to(seen));
   EXPECT_EQ(o.exit_code, 1) << o.line;
   EXPECT_TRUE(o.line.starts_with("rank 2 (a server) was killed by SIGKILL")) << o.line;
   EXPECT_TRUE(o.dropped.empty());
@@ -172,7 +187,7 @@ TEST_P(Launcher, ServersAreRanksOfTheJobToo) {
   Seen seen;
   auto spec = job(GetParam(), 2, {{"mode", "fine"}});
   spec.servers = 1;
-  const Outcome o = run(spec, listen_to(seen));
+  const Outcome o = start(spec, listen_to(seen));
   EXPECT_EQ(o.exit_code, 0) << o.line;
   EXPECT_EQ(seen.pids.size(), 3U);
   expect_all_gone(seen);
@@ -181,7 +196,7 @@ TEST_P(Launcher, ServersAreRanksOfTheJobToo) {
 // As with a slow file system: until it shows life a process has as long as processes take to begin.
 TEST_P(Launcher, ProcessThatBeginsLateIsNotTakenForDead) {
   Seen seen;
-  const Outcome o = run(
+  const Outcome o = start(
       job(GetParam(), 2, {{"mode", "fine"}, {"rank", 1}, {"late_ms", 1500}}, std::chrono::milliseconds(500)),
       listen_to(seen));
   EXPECT_EQ(o.exit_code, 0) << o.line;
@@ -191,7 +206,7 @@ TEST_P(Launcher, ProcessThatBeginsLateIsNotTakenForDead) {
 TEST_P(Launcher, StoppedRankIsLostAndNamedWithWhatItWasDoing) {
   Seen seen;
   const Outcome o =
-      run(job(GetParam(), 3, {{"mode", "stop"}, {"rank", 1}}, std::chrono::hours(1)), listen_to(seen));
+      start(job(GetParam(), 3, {{"mode", "stop"}, {"rank", 1}}, std::chrono::hours(1)), listen_to(seen));
   EXPECT_EQ(o.exit_code, 1);
   EXPECT_NE(o.line.find("rank 1 showed no life for 2."), std::string::npos) << o.line;
   EXPECT_NE(o.line.find(" s (its process is stopped); it was computing step 17; rank "), std::string::npos)
@@ -201,7 +216,7 @@ TEST_P(Launcher, StoppedRankIsLostAndNamedWithWhatItWasDoing) {
 
 TEST_P(Launcher, RankThatIsBusyForLongerThanTheDeadlineIsNotBlamed) {
   Seen seen;
-  const Outcome o = run(
+  const Outcome o = start(
       job(GetParam(), 3, {{"mode", "busy"}, {"rank", 1}, {"batches", 15}}, std::chrono::milliseconds(500)),
       listen_to(seen));
   EXPECT_EQ(o.exit_code, 0) << o.line;
@@ -210,7 +225,7 @@ TEST_P(Launcher, RankThatIsBusyForLongerThanTheDeadlineIsNotBlamed) {
 TEST_P(Launcher, RankThatLivesButDoesNotGetOnIsNamedWithItsWords) {
   Seen seen;
   const Outcome o =
-      run(job(GetParam(), 3, {{"mode", "hang"}, {"rank", 2}}, std::chrono::seconds(1)), listen_to(seen));
+      start(job(GetParam(), 3, {{"mode", "hang"}, {"rank", 2}}, std::chrono::seconds(1)), listen_to(seen));
   EXPECT_EQ(o.exit_code, 1);
   EXPECT_NE(o.line.find("rank 2 made no progress for 1."), std::string::npos) << o.line;
   EXPECT_NE(o.line.find(" s; it says: evaluating, batch 3 of 20; rank "), std::string::npos) << o.line;
@@ -223,7 +238,7 @@ TEST_P(Launcher, RanksThatWaitInVainGiveUpAfterTheTimeOut) {
   auto spec = job(GetParam(), 3, {{"mode", "hang"}, {"rank", 2}}, std::chrono::seconds(1));
   spec.shows_life = false;
   const auto begin = Clock::now();
-  const Outcome o = run(spec, listen_to(seen));
+  const Outcome o = start(spec, listen_to(seen));
   EXPECT_EQ(o.exit_code, 1);
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(7)) << o.line;
   expect_all_gone(seen);
@@ -245,9 +260,9 @@ class Disposition {
 TEST_P(Launcher, InterruptStopsEveryone) {
   const Disposition usual(SIGINT, SIG_DFL);
   Seen seen;
-  const Outcome o = run(job(GetParam(), 3, {{"mode", "forever"}}), listen_to(seen, [&](pid_t) {
-                          if (seen.pids.size() == 3) ::kill(::getpid(), SIGINT);
-                        }));
+  const Outcome o = start(job(GetParam(), 3, {{"mode", "forever"}}), listen_to(seen, [&](pid_t) {
+                            if (seen.pids.size() == 3) ::kill(::getpid(), SIGINT);
+                          }));
   EXPECT_EQ(o.exit_code, 130);
   EXPECT_EQ(o.interrupted_by, SIGINT);
   EXPECT_EQ(o.line, "interrupted by SIGINT; all 3 processes are stopped");
@@ -259,8 +274,8 @@ TEST_P(Launcher, SignalThatIsIgnoredFromTheStartStaysIgnored) {
   const Disposition usual(SIGTERM, SIG_DFL);
   Seen seen;
   const Outcome o =
-      run(job(GetParam(), 2, {{"mode", "forever"}}),
-          listen_to(seen, [&](pid_t) { ::kill(::getpid(), seen.pids.size() == 1 ? SIGINT : SIGTERM); }));
+      start(job(GetParam(), 2, {{"mode", "forever"}}),
+            listen_to(seen, [&](pid_t) { ::kill(::getpid(), seen.pids.size() == 1 ? SIGINT : SIGTERM); }));
   EXPECT_EQ(o.interrupted_by, SIGTERM);
   expect_all_gone(seen);
 }
@@ -268,8 +283,8 @@ TEST_P(Launcher, SignalThatIsIgnoredFromTheStartStaysIgnored) {
 TEST_P(Launcher, StoppedRankThatNobodyWaitsForIsNamedToo) {
   Seen seen;
   const Outcome o =
-      run(job(GetParam(), 3, {{"mode", "stop"}, {"rank", 1}, {"others", "leave"}}, std::chrono::hours(1)),
-          listen_to(seen));
+      start(job(GetParam(), 3, {{"mode", "stop"}, {"rank", 1}, {"others", "leave"}}, std::chrono::hours(1)),
+            listen_to(seen));
   EXPECT_EQ(o.exit_code, 1);
   EXPECT_NE(o.line.find("rank 1 showed no life for 2."), std::string::npos) << o.line;
   expect_all_gone(seen);
@@ -278,7 +293,7 @@ TEST_P(Launcher, StoppedRankThatNobodyWaitsForIsNamedToo) {
 TEST_P(Launcher, OnlyRankThatIsStoppedEndsTheJobToo) {
   Seen seen;
   const Outcome o =
-      run(job(GetParam(), 1, {{"mode", "stop"}, {"rank", 0}}, std::chrono::hours(1)), listen_to(seen));
+      start(job(GetParam(), 1, {{"mode", "stop"}, {"rank", 0}}, std::chrono::hours(1)), listen_to(seen));
   EXPECT_EQ(o.exit_code, 1);
   EXPECT_NE(o.line.find("rank 0 showed no life for 2."), std::string::npos) << o.line;
   expect_all_gone(seen);
@@ -293,9 +308,9 @@ TEST_P(Launcher, WhatAWorkerStartedEndsWithItAndHoldsUpNobody) {
                               nlohmann::json{{"mode", "child"}, {"stays", true}}}) {  // or is stopped
     const bool stays = payload.value("stays", false);
     Seen seen;
-    const Outcome o = run(job(GetParam(), 2, payload), listen_to(seen, [&](pid_t) {
-                            if (stays && seen.pids.size() == 4) ::kill(::getpid(), SIGTERM);
-                          }));
+    const Outcome o = start(job(GetParam(), 2, payload), listen_to(seen, [&](pid_t) {
+                              if (stays && seen.pids.size() == 4) ::kill(::getpid(), SIGTERM);
+                            }));
     EXPECT_EQ(o.exit_code, stays ? 128 + SIGTERM : payload.value("code", 0)) << o.line;
     ASSERT_EQ(seen.pids.size(), 4U);  // each worker, and its child
     int killed = 0;
@@ -312,14 +327,16 @@ TEST_P(Launcher, WhatAWorkerStartedEndsWithItAndHoldsUpNobody) {
 TEST_P(Launcher, OutputThatSomebodyElseHoldsOpenIsNotWaitedForWithoutEnd) {
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   Seen seen;
-  EXPECT_EQ(run(job(GetParam(), 1, {{"mode", "child apart"}}), listen_to(seen)).exit_code, 0);
+  EXPECT_EQ(start(job(GetParam(), 1, {{"mode", "child apart"}}), listen_to(seen)).exit_code, 0);
   EXPECT_EQ(seen.out[0], "hello|");
   ASSERT_EQ(seen.pids.size(), 2U);
   EXPECT_EQ(::kill(seen.pids[1], SIGKILL), 0);
   EXPECT_EQ(::waitpid(seen.pids[1], nullptr, 0), seen.pids[1]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Launcher, ::testing::Values("shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Transports, Launcher, ::testing::Values("shm", "tcp", kHosts),
+                         [](const auto& p) { return std::string(p.param); });
+INSTANTIATE_TEST_SUITE_P(Transports, LauncherOnOneHost, ::testing::Values("shm", "tcp"),
                          [](const auto& p) { return std::string(p.param); });
 
 TEST(LauncherOnce, WhoGuessesTheSecretIsCounted) {

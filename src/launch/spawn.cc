@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <optional>
 #include <string_view>
 
 #include "base/error.h"
@@ -35,6 +36,7 @@ struct Child {
   const std::vector<int>& inherit;
   const cpu_set_t* cores;
   int network;
+  int in;  // -1: none
   int out;
   int error;
   pid_t parent;
@@ -46,8 +48,7 @@ struct Child {
     sigset_t none;
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    ::dup2(null, STDIN_FILENO);
+    ::dup2(in >= 0 ? in : ::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
     ::dup2(out, STDOUT_FILENO);
     ::dup2(error, STDERR_FILENO);
     for (const int fd : inherit) ::fcntl(fd, F_SETFD, 0);
@@ -85,6 +86,8 @@ Spawned spawn(const std::string& program, const std::vector<std::string>& argume
   CPU_ZERO(&set);
   for (const int core : options.cores) CPU_SET(core, &set);
 
+  std::optional<Pipe> in;
+  if (options.input) in.emplace();
   Pipe out;
   Pipe error;
   const Child child{.program = program.c_str(),
@@ -93,6 +96,7 @@ Spawned spawn(const std::string& program, const std::vector<std::string>& argume
                     .inherit = options.inherit,
                     .cores = options.cores.empty() ? nullptr : &set,
                     .network = options.network,
+                    .in = in ? in->read.get() : -1,
                     .out = out.write.get(),
                     .error = error.write.get(),
                     .parent = ::getpid()};
@@ -105,7 +109,8 @@ Spawned spawn(const std::string& program, const std::vector<std::string>& argume
     ::waitpid(pid, nullptr, 0);
     throw_errno("cannot watch a worker");
   }
-  return {pid, std::move(pidfd), std::move(out.read), std::move(error.read)};
+  return {pid, std::move(pidfd), std::move(out.read), std::move(error.read),
+          in ? std::move(in->write) : UniqueFd()};
 }
 
 }  // namespace tutti::launch

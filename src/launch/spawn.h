@@ -13,6 +13,7 @@ struct Spawned {
   UniqueFd pidfd;
   UniqueFd out;    // the worker's standard output
   UniqueFd error;  // its standard error
+  UniqueFd in;     // its standard input, if it was to have one
 };
 
 struct SpawnOptions {
@@ -21,11 +22,11 @@ struct SpawnOptions {
       {};                       // "NAME=value", beside ours and instead of what we have of these names
   std::vector<int> cores = {};  // to run on; none: all
   int network = -1;             // descriptor of the network namespace to live in; -1: ours
+  bool input = false;           // it reads what we write; else its standard input is /dev/null
 };
 
-// Starts a program, given as a path, with arguments. The child's standard input is /dev/null. It dies with
-// the calling thread's process, and ignores terminal signals (it has a process group of its own). Throws
-// RunError.
+// Starts a program, given as a path, with arguments. It dies with the calling thread's process, and ignores
+// terminal signals (it has a process group of its own). Throws RunError.
 Spawned spawn(const std::string& program, const std::vector<std::string>& arguments,
               const SpawnOptions& options);
 

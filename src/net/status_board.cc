@@ -28,6 +28,9 @@ struct StatusBoard::Header {
   std::int64_t ranks = 0;
   std::array<std::atomic<std::uint32_t>, 3> asked{};
   std::array<std::atomic<std::int64_t>, 3> after_step{kUndecided, kUndecided, kUndecided};
+  // What of it all hosts know, where there are several.
+  std::array<std::atomic<std::int64_t>, 3> known_after_step{kUndecided, kUndecided, kUndecided};
+  std::atomic<std::uint32_t> spans_hosts{0};
   // The last barrier whose participants are settled.
   std::atomic<std::uint32_t> settled{0};
 };
@@ -100,8 +103,8 @@ void StatusBoard::advance(Rank self) const {
 
 // A reader that finds the count odd, or changed behind it, reads again. The text is atomic letter by letter,
 // so that a race shows as a wrong count and never as undefined behaviour.
-void StatusBoard::say(Rank self, std::string_view doing) const {
-  Entry& e = entry(self);
+void StatusBoard::write_text(Rank rank, std::string_view doing) const {
+  Entry& e = entry(rank);
   const std::uint32_t before = e.writes.load(std::memory_order_relaxed);
   e.writes.store(before + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
@@ -109,6 +112,10 @@ void StatusBoard::say(Rank self, std::string_view doing) const {
   for (std::size_t i = 0; i < n; ++i) e.text[i].store(doing[i], std::memory_order_relaxed);
   e.text[n].store('\0', std::memory_order_relaxed);
   e.writes.store(before + 2, std::memory_order_release);
+}
+
+void StatusBoard::say(Rank self, std::string_view doing) const {
+  write_text(self, doing);
   advance(self);
 }
 
@@ -160,6 +167,31 @@ std::uint64_t StatusBoard::progress_of_all() const {
   return sum;
 }
 
+StatusBoard::Shown StatusBoard::shown(Rank rank) const {
+  const Entry& e = entry(rank);
+  return {.vitals = vitals(rank),
+          .left = e.left.load() != 0,
+          .part_written = e.part_written.load(),
+          .part_failed = e.part_failed.load(),
+          .doing = doing(rank)};
+}
+
+void StatusBoard::show(Rank rank, const Shown& shown) const {
+  Entry& e = entry(rank);
+  if (doing(rank) != shown.doing) write_text(rank, shown.doing);
+  e.part_written.store(shown.part_written);
+  e.part_failed.store(shown.part_failed);
+  e.waiting.store(shown.vitals.waiting ? 1 : 0, std::memory_order_relaxed);
+  e.signed_off.store(shown.vitals.signed_off ? 1 : 0);
+  e.left.store(shown.left ? 1 : 0);
+  e.beats.store(shown.vitals.beats, std::memory_order_relaxed);
+  e.progress.store(shown.vitals.progress, std::memory_order_relaxed);
+}
+
+void StatusBoard::span_hosts() const {
+  header().spans_hosts.store(1);
+}
+
 void StatusBoard::drop(Rank rank) const {
   entry(rank).dropped.store(1);
 }
@@ -183,6 +215,26 @@ void JobRequests::decide(Request request, std::int64_t after_step) const {
 std::optional<std::int64_t> JobRequests::decided(Request request) const {
   const std::int64_t step = board_.header().after_step[static_cast<std::size_t>(request)].load();
   return step == kUndecided ? std::nullopt : std::optional(step);
+}
+
+void JobRequests::make_known(Request request, std::int64_t after_step) const {
+  board_.header().known_after_step[static_cast<std::size_t>(request)].store(after_step);
+}
+
+void JobRequests::await_known(Rank self, Request request, Clock::duration timeout) const {
+  auto& header = board_.header();
+  const auto i = static_cast<std::size_t>(request);
+  if (header.spans_hosts.load() == 0) return;
+  const auto begin = Clock::now();
+  while (header.known_after_step[i].load() != header.after_step[i].load()) {
+    const auto waited = Clock::now() - begin;
+    if (waited > timeout) {
+      throw Timeout({self, self, "telling other hosts of a request",
+                     std::chrono::duration_cast<std::chrono::milliseconds>(waited)});
+    }
+    board_.advance(self);  // it waits for the launcher, not for ranks
+    std::this_thread::sleep_for(kGlance);
+  }
 }
 
 void StatusBoard::report_part(Rank self, std::int64_t step, bool written) const {

@@ -41,6 +41,7 @@ struct Vitals {
   std::uint64_t progress = 0;  // rises with everything that it gets done
   bool waiting = false;        // for others
   bool signed_off = false;     // its work is done: no more beats follow
+  bool operator==(const Vitals&) const = default;
 };
 
 class StatusBoard;
@@ -54,6 +55,13 @@ class JobRequests {
   // After which step the request is met; nothing until somebody has decided.
   void decide(Request request, std::int64_t after_step) const;
   std::optional<std::int64_t> decided(Request request) const;
+
+  // Of a job on several hosts, each of which has a board: whoever decides must not begin the step before the
+  // word is on all of them. await_known() blocks until it is, at once on one host; throws Timeout, from
+  // `self` about itself, if it takes longer than `timeout`. Agents (launch/agent.h) carry the word and then
+  // say here that it is known.
+  void make_known(Request request, std::int64_t after_step) const;
+  void await_known(Rank self, Request request, Clock::duration timeout) const;
 
  private:
   friend StatusBoard;
@@ -90,6 +98,21 @@ class StatusBoard {
   std::string doing(Rank rank) const;
   std::uint64_t progress_of_all() const;
 
+  // What a rank of another host shows there, to be shown here, too. Counts of barriers are left out: who
+  // survives is settled on one host.
+  struct Shown {
+    Vitals vitals;
+    bool left = false;
+    std::int64_t part_written = -1;
+    std::int64_t part_failed = -1;
+    std::string doing;
+    bool operator==(const Shown&) const = default;
+  };
+  Shown shown(Rank rank) const;
+  void show(Rank rank, const Shown& shown) const;
+  // This board is one of several: a decision is not known everywhere as soon as it stands here.
+  void span_hosts() const;
+
   // A rank that died while the job goes on without it. The launcher says so, once and for good.
   void drop(Rank rank) const;
   bool dropped(Rank rank) const;
@@ -116,6 +139,7 @@ class StatusBoard {
   StatusBoard(UniqueFd fd, std::size_t bytes);
   Header& header() const;
   Entry& entry(Rank rank) const;
+  void write_text(Rank rank, std::string_view text) const;
   std::optional<std::vector<Rank>> participants(Rank self, int workers, std::uint32_t number) const;
 
   UniqueFd fd_;

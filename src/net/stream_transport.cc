@@ -128,8 +128,8 @@ void StreamTransport::check_header(const Inbound& i, const Activity& doing) cons
     return;
   }
   std::string text =
-      fmt::format("rank {}: rank {} sent {} in {}, expected {}", to_int(in_job(rank_)), to_int(in_job(i.message.from)),
-                  text_of(i.header), doing.text(), text_of(i.expected));
+      fmt::format("rank {}: rank {} sent {} in {}, expected {}", to_int(in_job(rank_)),
+                  to_int(in_job(i.message.from)), text_of(i.header), doing.text(), text_of(i.expected));
   if (const Seals* const seals = seals_of(i.message.from)) {
     text += fmt::format("; this is in the place of frame {} of the connection: {}", seals->incoming.frames(),
                         what_happened(i.header, i.expected));
@@ -172,8 +172,8 @@ void StreamTransport::open_frame(Inbound& i, const Activity& doing) {
   const auto payload = i.message.into.subspan(i.message.consume ? 0 : i.expected.offset, i.payload);
   if (!seals->incoming.open(i.header, payload)) {
     throw ProtocolError(fmt::format("rank {}: frame {} from rank {} was altered on its way ({} in {})",
-                                    to_int(in_job(rank_)), seals->incoming.frames() - 1, to_int(in_job(i.message.from)),
-                                    text_of(i.expected), doing.text()));
+                                    to_int(in_job(rank_)), seals->incoming.frames() - 1,
+                                    to_int(in_job(i.message.from)), text_of(i.expected), doing.text()));
   }
   if (i.message.consume && !payload.empty()) i.message.consume(i.expected.offset, payload);
 }
@@ -184,8 +184,9 @@ void StreamTransport::take_padding(Inbound& i, const Activity& doing) {
   const std::size_t n = take(i.message.from, std::span(padding).first(framed(i.payload) - i.done));
   i.done += n;
   if (!std::ranges::all_of(std::span(padding).first(n), [](std::byte b) { return b == std::byte{0}; })) {
-    throw ProtocolError(fmt::format("rank {}: what rank {} sent behind {} in {} are no zeros", to_int(in_job(rank_)),
-                                    to_int(in_job(i.message.from)), text_of(i.expected), doing.text()));
+    throw ProtocolError(fmt::format("rank {}: what rank {} sent behind {} in {} are no zeros",
+                                    to_int(in_job(rank_)), to_int(in_job(i.message.from)),
+                                    text_of(i.expected), doing.text()));
   }
 }
 

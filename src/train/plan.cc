@@ -170,7 +170,8 @@ std::vector<Rank> seen_by_servers(const config::TrainConfig& c, std::span<const 
 bool survives_workers(const config::TrainConfig& c) {
   // A server in a worker's process dies with it.
   const bool asynchronous = exchange::find_strategy(c.strategy).asynchronous || c.backup_workers > 0;
-  return asynchronous && !c.colocate && c.workers > 1;
+  // Who is left is settled on one host (net/status_board.h).
+  return asynchronous && !c.colocate && c.workers > 1 && c.hosts.empty();
 }
 
 Clock::duration timeout_of(const config::TrainConfig& c) {

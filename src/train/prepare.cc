@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "config/emulation.h"
+#include "config/hosts.h"
 #include "engines/engines.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
@@ -201,10 +202,28 @@ void resolve_out(config::TrainConfig& c, const std::string& now) {
 
 }  // namespace
 
+std::vector<UniqueFd> localise(Setup& setup, const DataPlaces& places) {
+  const auto& c = setup.config;
+  std::filesystem::create_directories(c.out);
+  if (c.data == kSynthetic) return {};
+  const auto info = data::find_dataset(c.data, own_data_of(c));
+  auto plain = data::prepare(info, data::locate(info, places.roots), setup.fields, places.cache);
+  setup.files = std::move(plain.files);
+  const auto digest = digest_of_data(setup);
+  if (digest != setup.data_sha256) {
+    throw DataError(fmt::format("its copy of {} is another than the launcher's: SHA-256 {}, not {}", c.data,
+                                digest, setup.data_sha256));
+  }
+  return std::move(plain.keep_open);
+}
+
 Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<int> threads_wish,
                  const std::string& now) {
   config::validate(c);
-  if (!c.emulate.empty()) c.transport = "tcp";
+  if (!c.hostfile.empty()) c.hosts = config::text_of(config::read_hostfile(c.hostfile));
+  c.hostfile.clear();
+  const auto hosts = config::parse_hosts(c.hosts);
+  if (!c.emulate.empty() || !hosts.empty()) c.transport = "tcp";
   const auto& strategy = exchange::find_strategy(c.strategy);
   if (strategy.one_worker_only && c.workers != 1) {
     throw ConfigError(fmt::format("--strategy {} has one worker, not {}", c.strategy, c.workers));
@@ -244,10 +263,14 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
 
   if (c.memory_format == "auto") c.memory_format = model.channels_last ? "channels-last" : "contiguous";
   if (c.transport == "auto") c.transport = "shm";
-  const auto reach = c.emulate.empty() ? net::Reach::one_host : net::Reach::emulated_hosts;
+  auto reach = c.emulate.empty() ? net::Reach::one_host : net::Reach::emulated_hosts;
+  if (!hosts.empty()) reach = net::Reach::hosts;
   c.wire = net::name_of(net::resolve_wire(net::parse_wire(c.wire), reach));
   if (c.threads == 0) {
-    const int share = static_cast<int>(allowed_cores().size()) / c.workers;
+    // Other hosts are taken to have as many cores as this one.
+    int on_one_host = hosts.empty() ? c.workers : 1;
+    for (const auto& host : hosts) on_one_host = std::max(on_one_host, std::min(host.slots, c.workers));
+    const int share = static_cast<int>(allowed_cores().size()) / on_one_host;
     c.threads = threads_wish.value_or(std::max(1, share));
   }
   resolve_out(c, now);

@@ -50,4 +50,9 @@ struct DataPlaces {
 Prepared prepare(config::TrainConfig config, const DataPlaces& places, std::optional<int> threads_wish,
                  const std::string& now);
 
+// On another host than the one that prepared the run: finds the same data there, by name or path, and makes
+// the run folder where it is not shared. What is returned is as Prepared::keep_open. Throws ConfigError,
+// DataError if the data is missing or another, RunError if the folder cannot be made.
+std::vector<UniqueFd> localise(Setup& setup, const DataPlaces& places);
+
 }  // namespace tutti::train

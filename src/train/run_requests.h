@@ -32,7 +32,8 @@ class RunRequests {
     bool stop = false;  // save and end
     bool save = false;  // save and go on
   };
-  // After step `done` of this worker, before the next begins. Never blocks.
+  // After step `done` of this worker, before the next begins. Blocks only where rank 0 decides and the job
+  // has several hosts, until all of them know; throws Timeout if that takes too long.
   Asked after_step(std::int64_t done);
 
  private:

@@ -16,8 +16,8 @@ namespace tutti::train {
 // Trains to the end of the plan. Every worker of the job calls it with the same setup; `everyone` are workers
 // and servers. Rank 0 emits events and writes checkpoints, summary.json and the trace into the run folder;
 // the result is the summary there; none on others, and where the run was stopped. `hosts` says
-// where everyone is, and how the workers of this host reach each other there; `address` where this process may
-// listen. Throws PeerLost, Timeout, DataError, RunError.
+// where everyone is, and how the workers of this host reach each other there; `address` where this process
+// may listen. Throws PeerLost, Timeout, DataError, RunError.
 std::optional<observe::Summary> train(const Setup& setup, net::Transport& everyone, observe::EventSink& sink,
                                       const collectives::Hosts& hosts = {},
                                       const std::string& address = "127.0.0.1");

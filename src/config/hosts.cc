@@ -1,0 +1,106 @@
+#include "config/hosts.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace tutti::config {
+namespace {
+
+constexpr int kMostSlots = 1024;
+
+// A name goes to ssh as an argument: one that begins with a dash would be an option, one with a blank or a
+// control character is none.
+bool is_name(const std::string& name) {
+  if (name.empty() || name.front() == '-') return false;
+  return name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_@:%[]") ==
+         std::string::npos;
+}
+
+Host make_host(const std::string& name, const std::string& slots, const std::string& where) {
+  Host host{name, 0};
+  const auto [end, error] = std::from_chars(slots.data(), slots.data() + slots.size(), host.slots);
+  if (error != std::errc() || end != slots.data() + slots.size() || host.slots < 1 ||
+      host.slots > kMostSlots) {
+    throw ConfigError(
+        fmt::format("{}: '{}' is no number of processes between 1 and {}", where, slots, kMostSlots));
+  }
+  if (!is_name(name)) throw ConfigError(fmt::format("{}: '{}' is no name of a host", where, name));
+  return host;
+}
+
+// "host:4" or "host". Of an address with several colons only what stands behind a bracket is a number.
+Host parse_host(const std::string& text, const std::string& where) {
+  const auto colon = text.rfind(':');
+  const bool bare_address = colon != std::string::npos && text.find(':') != colon && text[colon - 1] != ']';
+  if (colon == std::string::npos || bare_address) return make_host(text, "1", where);
+  return make_host(text.substr(0, colon), text.substr(colon + 1), where);
+}
+
+void refuse_twice(const std::vector<Host>& hosts, const std::string& where) {
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (hosts[i].name == hosts[j].name && hosts[i].name != "localhost")
+        throw ConfigError(
+            fmt::format("{}: host {} is there twice; say its processes in one number", where, hosts[i].name));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Host> parse_hosts(const std::string& text) {
+  std::vector<Host> hosts;
+  if (text.empty()) return hosts;
+  const std::string where = fmt::format("--hosts {}", text);
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) hosts.push_back(parse_host(part, where));
+  if (text.back() == ',') throw ConfigError(fmt::format("{}: ends with a comma", where));
+  refuse_twice(hosts, where);
+  return hosts;
+}
+
+std::vector<Host> read_hostfile(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw ConfigError(fmt::format("--hostfile {}: cannot be read", path));
+  std::vector<Host> hosts;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    const std::string where = fmt::format("--hostfile {}, line {}", path, number);
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string name;
+    std::string slots;
+    std::string more;
+    if (!(words >> name)) continue;
+    if (!(words >> slots)) {
+      hosts.push_back(parse_host(name, where));
+      continue;
+    }
+    constexpr std::string_view kSlots = "slots=";
+    if (!slots.starts_with(kSlots) || words >> more) {
+      throw ConfigError(fmt::format("{}: must be HOST, HOST:N or HOST slots=N", where));
+    }
+    hosts.push_back(make_host(name, slots.substr(kSlots.size()), where));
+  }
+  if (hosts.empty()) throw ConfigError(fmt::format("--hostfile {}: names no host", path));
+  refuse_twice(hosts, fmt::format("--hostfile {}", path));
+  return hosts;
+}
+
+std::string text_of(const std::vector<Host>& hosts) {
+  std::string text;
+  for (const Host& h : hosts) text += fmt::format("{}{}:{}", text.empty() ? "" : ",", h.name, h.slots);
+  return text;
+}
+
+int slots_of(const std::vector<Host>& hosts) {
+  int slots = 0;
+  for (const Host& h : hosts) slots += h.slots;
+  return slots;
+}
+
+}  // namespace tutti::config
