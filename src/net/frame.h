@@ -26,8 +26,9 @@ namespace tutti::net {
 inline constexpr std::size_t kLine = 64;
 
 // What a frame with a tag holds at most: few enough bytes to stay in a core's cache between the socket, the
-// tag and whoever uses them, enough that headers and calls cost nothing.
-inline constexpr std::size_t kFrameBytes = 256 << 10;
+// tag and whoever uses them, and to let the link wait little for the first tag; enough that headers and calls
+// cost nothing.
+inline constexpr std::size_t kFrameBytes = 128 << 10;
 
 // Precedes every frame. Both ends know what comes next, so this only ever confirms; it never decides how much
 // memory is taken.
