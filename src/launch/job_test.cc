@@ -39,7 +39,7 @@ WorkerJob unusual() {
 }
 
 TEST(Job, DescriptionArrivesWholeAndItsDescriptorIsClosed) {
-  const WorkerJob sent = unusual();
+  WorkerJob sent = unusual();
   sent.digest = digest_of(sent);
   const int fd = write_job(sent).release();
   EXPECT_TRUE(read_job(fd) == sent);
