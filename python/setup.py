@@ -35,6 +35,13 @@ flags = ["-std=c++20", "-O3", "-g0", "-fvisibility=hidden", "-fvisibility-inline
 
 version = re.search(r'TUTTI_VERSION "([^"]+)"', (HERE.parent / "include/tutti/version.h").read_text()).group(1)
 
+
+class Build(BuildExtension):
+    def get_source_files(self):
+        """None: what a source distribution would hold. The sources of the rooms are outside of this folder."""
+        return []
+
+
 setup(
     version=version,
     ext_modules=[CppExtension(
@@ -42,5 +49,5 @@ setup(
         include_dirs=[str(SOURCES), str(HERE.parent / "include"), str(HERE / "csrc")],
         extra_compile_args={"cxx": flags},
         libraries=["crypto"])],
-    cmdclass={"build_ext": BuildExtension},
+    cmdclass={"build_ext": Build},
 )
