@@ -243,9 +243,10 @@ TEST(Settings, ThatAResumedRunMayChangeAreFew) {
       changeable.insert(setting.key);
     if (setting.group == Group::outcome) EXPECT_EQ(setting.on_resume, OnResume::may_change) << setting.key;
   }
-  EXPECT_EQ(changeable, (std::set<std::string>{"data", "test_data", "steps", "epochs", "on_nonfinite",
-                                               "colocate", "measure_links", "device_tflops", "slow",
-                                               "emulate", "device", "timeout_s", "heartbeat_timeout_s"}));
+  EXPECT_EQ(changeable,
+            (std::set<std::string>{"data", "test_data", "steps", "epochs", "on_nonfinite", "colocate",
+                                   "measure_links", "device_tflops", "slow", "emulate", "device", "engine",
+                                   "timeout_s", "heartbeat_timeout_s"}));
 }
 
 // UPDATE_PAGES=1 writes the page instead.
