@@ -248,7 +248,8 @@ TEST(NativeEngine, SmallAllReducesInARowDoNotReachIntoEachOther) {
     run({way, std::nullopt}, 4, [&](Collectives& all) {
       std::vector<std::int32_t> heap(256);
       const auto shared = all.allocate(heap.size() * sizeof(std::int32_t));
-      auto* data = memory_of(way) == Memory::allocated ? reinterpret_cast<std::int32_t*>(shared.data()) : heap.data();
+      auto* data =
+          memory_of(way) == Memory::allocated ? reinterpret_cast<std::int32_t*>(shared.data()) : heap.data();
       for (std::int32_t i = 0; i < 500; ++i) {
         for (std::size_t k = 0; k < heap.size(); ++k)
           data[k] = i * (to_int(all.rank()) + 1) + static_cast<int>(k);

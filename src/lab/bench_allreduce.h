@@ -12,6 +12,7 @@
 
 #include "base/deadline.h"
 #include "collectives/collectives.h"
+#include "engines/engines.h"
 #include "net/transport.h"
 
 namespace tutti::lab {

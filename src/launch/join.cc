@@ -241,8 +241,8 @@ std::unique_ptr<Joined> join(rendezvous::Meeting& meeting, const JobSpec* spec) 
   }
   const json told = json::parse(meeting.all_gather(mine).front());
   if (told.contains("called_off")) throw CalledOff(told["called_off"].get<std::string>());
-  return std::make_unique<Member>(meeting, spec_from_json(told.at("spec")), digest_from_json(told.at("secret")).value(),
-                                  hosts_of(meeting));
+  return std::make_unique<Member>(meeting, spec_from_json(told.at("spec")),
+                                  digest_from_json(told.at("secret")).value(), hosts_of(meeting));
 }
 
 void call_off(rendezvous::Meeting& meeting, const std::string& why) {

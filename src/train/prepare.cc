@@ -134,7 +134,10 @@ void resolve_server_role(const exchange::Strategy& strategy, config::TrainConfig
 void resolve_local_aggregation(const exchange::Strategy& strategy, const models::ModelInfo& model,
                                config::TrainConfig& c) {
   const auto emulation = config::parse_emulation(c.emulate);
-  const bool shares_hosts = emulation && 1 < emulation->hosts && emulation->hosts < c.workers;
+  const auto hosts = config::parse_hosts(c.hosts);
+  const bool shares_hosts =
+      (emulation && 1 < emulation->hosts && emulation->hosts < c.workers) ||
+      (hosts.size() > 1 && std::ranges::any_of(hosts, [](const auto& h) { return h.slots > 1; }));
   const bool reads = std::ranges::find(strategy.settings, "local_aggregation") != strategy.settings.end();
   const bool by_rows = model.has_tables && exchange::takes_rows(strategy, tuning_of(c));
   const bool skips = c.server_role == "update" && c.on_nonfinite == "skip";
