@@ -37,7 +37,7 @@ class Extending(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
         cls.copy = pathlib.Path(cls.folder.name) / "tutti"
         cls.copy.mkdir()
-        for name in ("CMakeLists.txt", "CMakePresets.json", "LICENSE", "cmake", "src", "include", "examples", "third_party"):
+        for name in ("CMakeLists.txt", "CMakePresets.json", "LICENSE", "cmake", "src", "include", "examples", "python", "third_party"):
             if (SOURCE / name).is_dir():
                 shutil.copytree(SOURCE / name, cls.copy / name)
             elif (SOURCE / name).exists():

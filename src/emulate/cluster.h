@@ -47,6 +47,9 @@ class Cluster {
 
   int hosts() const { return static_cast<int>(hosts_.size()); }
 
+  // Where a process on this host lives.
+  launch::Place place_of(std::size_t host) const;
+
   // Runs a job over TCP, its processes dealt to the hosts in turn, and says what passed the links meanwhile.
   // Throws as launch::run.
   std::pair<launch::Outcome, observe::Emulated> run(launch::JobSpec job,
@@ -61,7 +64,6 @@ class Cluster {
 
  private:
   void build();
-  launch::Place place_of(std::size_t host) const;
 
   config::Emulation emulation_;
   UniqueFd switch_;
