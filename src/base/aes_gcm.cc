@@ -53,7 +53,7 @@ struct AesGcm::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  Ghash::Block encrypt_block(const Ghash::Block& in) {
+  Ghash::Block encrypt_block(const Ghash::Block& in) const {
     Ghash::Block out;
     int n = 0;
     TUTTI_CHECK(EVP_EncryptUpdate(block, octets(out.data()), &n, octets(in.data()), 16) == 1 && n == 16);
@@ -61,7 +61,7 @@ struct AesGcm::State {
   }
 
   // GMAC by parts: the hash, masked by what the cipher makes of the nonce and a counter of 1.
-  Tag mask(std::uint64_t number, Tag hash) {
+  Tag mask(std::uint64_t number, Tag hash) const {
     Ghash::Block counter{};
     const auto nonce = nonce_of(number);
     std::memcpy(counter.data(), nonce.data(), nonce.size());
@@ -73,7 +73,7 @@ struct AesGcm::State {
 
   // Without `out` the payload is only authenticated.
   Tag tag_of(std::uint64_t number, std::span<const std::byte> header, std::span<const std::byte> payload,
-             std::byte* out) {
+             std::byte* out) const {
     const auto nonce = nonce_of(number);
     int n = 0;
     Tag tag;

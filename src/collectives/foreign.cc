@@ -70,6 +70,9 @@ void ForeignEngine::run(const Request& request, bool average, std::string_view l
   const auto& [operation, buffer, op, root] = request;
   TUTTI_CHECK(to_int(root) >= 0 && to_int(root) < world(), "root {}", to_int(root));
   TUTTI_CHECK(buffer.device == Device{}, "this engine moves memory of the host alone");
+  if (op == ReduceOp::product || op == ReduceOp::bit_and || op == ReduceOp::bit_or || op == ReduceOp::bit_xor)
+    throw ConfigError(
+        fmt::format("{} by {}: only the engine native does that", name_of(operation), name_of(op)));
   if (world() == 1) return;
   if (buffer.count == 0 && operation != Operation::barrier) return;
   const net::Activity doing{name_of(operation), label};

@@ -230,14 +230,13 @@ TUTTI_INLINE void combine_with(ReduceOp op, void* into, const void* from, std::s
     case ReduceOp::product:
       return combine_loop<E, Product>(into, from, count);
     case ReduceOp::bit_and:
-      if constexpr (kHasBits) return combine_loop<E, BitAnd>(into, from, count);
-      break;
     case ReduceOp::bit_or:
-      if constexpr (kHasBits) return combine_loop<E, BitOr>(into, from, count);
-      break;
     case ReduceOp::bit_xor:
-      if constexpr (kHasBits) return combine_loop<E, BitXor>(into, from, count);
-      break;
+      if constexpr (kHasBits) {
+        if (op == ReduceOp::bit_and) return combine_loop<E, BitAnd>(into, from, count);
+        if (op == ReduceOp::bit_or) return combine_loop<E, BitOr>(into, from, count);
+        return combine_loop<E, BitXor>(into, from, count);
+      }
   }
   no_bits(op);
 }
@@ -259,14 +258,13 @@ TUTTI_INLINE void across_with(ReduceOp op, std::span<void* const> buffers, std::
     case ReduceOp::product:
       return across_loops<E, Product>(buffers, count, Keep<W>{});
     case ReduceOp::bit_and:
-      if constexpr (kHasBits) return across_loops<E, BitAnd>(buffers, count, Keep<W>{});
-      break;
     case ReduceOp::bit_or:
-      if constexpr (kHasBits) return across_loops<E, BitOr>(buffers, count, Keep<W>{});
-      break;
     case ReduceOp::bit_xor:
-      if constexpr (kHasBits) return across_loops<E, BitXor>(buffers, count, Keep<W>{});
-      break;
+      if constexpr (kHasBits) {
+        if (op == ReduceOp::bit_and) return across_loops<E, BitAnd>(buffers, count, Keep<W>{});
+        if (op == ReduceOp::bit_or) return across_loops<E, BitOr>(buffers, count, Keep<W>{});
+        return across_loops<E, BitXor>(buffers, count, Keep<W>{});
+      }
   }
   no_bits(op);
 }

@@ -88,8 +88,8 @@ AgentJob agent_job_from_json(const json& j) {
   a.at("hosts").get_to(job.hosts);
   const auto secret = digest_from_json(a.at("secret"));
   const auto digest = digest_from_json(a.at("digest"));
-  const auto ranks = static_cast<std::size_t>(job.spec.workers + job.spec.servers);
-  if (!secret || !digest || job.hosts.size() != ranks)
+  const int world = job.spec.workers + job.spec.servers;
+  if (!secret || !digest || job.hosts.size() != static_cast<std::size_t>(world))
     throw ConfigError("the job has no secret, no digest, or not a host for each rank");
   job.secret = *secret;
   job.digest = *digest;

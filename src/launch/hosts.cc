@@ -231,7 +231,8 @@ class JobOnHosts {
     AgentJob job;
     job.spec = spec_;
     job.spec.transport = "tcp";
-    job.hosts.resize(static_cast<std::size_t>(spec_.workers + spec_.servers));
+    const int world = spec_.workers + spec_.servers;
+    job.hosts.resize(static_cast<std::size_t>(world));
     for (std::size_t host = 0; host < remotes_.size(); ++host) {
       for (const Rank r : remotes_[host].part.ranks) {
         job.hosts[static_cast<std::size_t>(to_int(r))] = static_cast<int>(host);

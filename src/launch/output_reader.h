@@ -23,7 +23,7 @@ class OutputReader : public std::enable_shared_from_this<OutputReader> {
   static std::shared_ptr<OutputReader> start(boost::asio::io_context& io, UniqueFd fd, OnLine on_line,
                                              std::size_t longest_line = kLongestLine,
                                              std::function<void()> on_end = {}) {
-    const std::shared_ptr<OutputReader> reader(
+    std::shared_ptr<OutputReader> reader(
         new OutputReader(io, std::move(fd), std::move(on_line), longest_line, std::move(on_end)));
     reader->read();
     return reader;

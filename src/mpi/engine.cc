@@ -29,6 +29,7 @@ constexpr std::array kOps = {ReduceOp::sum, ReduceOp::min, ReduceOp::max};
 
 // MPI passes no state to an operator, so each is a function of its own.
 template <DType type, ReduceOp op>
+// NOLINTNEXTLINE(readability-non-const-parameter): as MPI calls it
 void combine_elements(void* from, void* into, int* count, MPI_Datatype*) {
   collectives::combine(type, op, into, from, static_cast<std::size_t>(*count));
 }

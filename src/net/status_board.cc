@@ -103,13 +103,13 @@ void StatusBoard::advance(Rank self) const {
 
 // A reader that finds the count odd, or changed behind it, reads again. The text is atomic letter by letter,
 // so that a race shows as a wrong count and never as undefined behaviour.
-void StatusBoard::write_text(Rank rank, std::string_view doing) const {
+void StatusBoard::write_text(Rank rank, std::string_view text) const {
   Entry& e = entry(rank);
   const std::uint32_t before = e.writes.load(std::memory_order_relaxed);
   e.writes.store(before + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  const std::size_t n = std::min(doing.size(), kLongestText);
-  for (std::size_t i = 0; i < n; ++i) e.text[i].store(doing[i], std::memory_order_relaxed);
+  const std::size_t n = std::min(text.size(), kLongestText);
+  for (std::size_t i = 0; i < n; ++i) e.text[i].store(text[i], std::memory_order_relaxed);
   e.text[n].store('\0', std::memory_order_relaxed);
   e.writes.store(before + 2, std::memory_order_release);
 }
