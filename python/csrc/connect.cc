@@ -30,6 +30,7 @@
 #include "exchange.h"
 #include "net/segment_transport.h"
 #include "net/tcp_transport.h"
+#include "net/wire.h"
 
 namespace tutti::torch_backend {
 namespace {
@@ -173,7 +174,10 @@ Links link(const SharedMemory& memory, Rank rank, net::TransportOptions options)
 
 std::unique_ptr<net::Transport> link(StoreMeeting& meeting, const net::Secret& secret,
                                      const std::string& address, const net::TransportOptions& options) {
-  net::Mesh mesh(Rank{meeting.rank()}, meeting.world(), secret, address);
+  // Every rank's address is of one kind: loopback on one host, else its own.
+  const auto reach = net::is_loopback(address) ? net::Reach::one_host : net::Reach::hosts;
+  const net::Credentials credentials{secret, {.job = {}, .wire = net::resolve_wire(std::nullopt, reach)}};
+  net::Mesh mesh(Rank{meeting.rank()}, meeting.world(), credentials, address);
   std::vector<net::Endpoint> endpoints;
   for (const std::string& text :
        meeting.all_gather(fmt::format("{} {}", mesh.endpoint().host, mesh.endpoint().port))) {

@@ -31,6 +31,7 @@ void TuttiWork::complete(std::exception_ptr failure, int source) {
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(mutex_);
+    through_ = true;
     future = future_;
   }
   if (!future) return;
@@ -43,16 +44,16 @@ void TuttiWork::complete(std::exception_ptr failure, int source) {
 
 c10::intrusive_ptr<c10::ivalue::Future> TuttiWork::getFuture() {
   c10::intrusive_ptr<c10::ivalue::Future> future;
-  bool completed = false;
+  bool through = false;
   {
     const std::lock_guard lock(mutex_);
     if (future_) return future_;
     future = future_ =
         c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    completed = completed_;
+    through = through_;
   }
-  // complete() sees the future, or we have seen that it was through before.
-  if (!completed) {
+  // complete() sees the future, or we have seen that it was through before: one of the two marks it.
+  if (!through) {
     hurry(false);
   } else if (exception_) {
     future->setError(exception_);

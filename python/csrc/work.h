@@ -52,6 +52,7 @@ class TuttiWork : public c10d::Work {
   int source_ = -1;
   std::chrono::milliseconds limit_ = kNoTimeout;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
+  bool through_ = false;  // complete() has looked for a future; under mutex_
 };
 
 // A send or a receive.

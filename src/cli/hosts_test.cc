@@ -168,10 +168,10 @@ TEST_F(Hosts, ThatCannotBeUsedAreNamed) {
          "exec cat\n";
   fs::permissions(other_version, fs::perms::owner_all);
   for (const Case& c :
-       {Case{"host0:1,asleep:1", {}, 1, "host asleep (ranks 1 to 1) cannot be reached"},
-        Case{"host0:1,stranger:1", {}, 1, "host stranger (ranks 1 to 1) cannot be reached"},
-        Case{"host0:1,nowhere.invalid:1", {}, 1, "host nowhere.invalid (ranks 1 to 1) cannot"},
-        Case{"host0:1,host1:1", {"--remote-program", "/no/such/tutti"}, 1, "has no program /no/such/tutti"},
+       {Case{"host0:1,asleep:1", {}, 1, "host asleep (rank 1) cannot be reached"},
+        Case{"host0:1,stranger:1", {}, 1, "host stranger (rank 1) cannot be reached"},
+        Case{"host0:1,nowhere.invalid:1", {}, 1, "host nowhere.invalid (rank 1) cannot"},
+        Case{"host0:1,host1:1", {"--remote-program", "/no/such/tutti"}, 2, "has no program /no/such/tutti"},
         Case{"host0:1,host1:1", {"--remote-program", other_version.string()}, 2, "has tutti 0.0.1 at"}}) {
     auto more = c.more;
     more.insert(more.end(), {"--steps", "4", "--strategy", "allreduce"});

@@ -153,7 +153,10 @@ class Agent {
   }
 
   void launcher_is_gone() {
-    heard_to_the_end_ = false;
+    if (!std::exchange(heard_to_the_end_, false)) return;
+    // One that was only suspended hears this when it goes on.
+    const RunError why("its agent heard nothing of the launcher, and has ended the ranks there");
+    launcher_->write({{"failed", to_json(failure_of(why))}});
     if (processes_ && processes_->alive() > 0) return processes_->stop_all();
     finish();
   }

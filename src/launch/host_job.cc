@@ -133,6 +133,7 @@ void HostJob::start_one(WorkerJob job, const std::vector<int>& cores, int networ
   processes_.push_back({child.pid,
                         std::make_unique<asio::posix::stream_descriptor>(io_, child.pidfd.release()),
                         Watch(limits_)});
+  ++alive_;
   await_death(i);
   const Rank rank = job.rank;
   OutputReader::start(io_, std::move(child.out),

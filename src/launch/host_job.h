@@ -99,7 +99,7 @@ class HostJob {
   std::vector<Process> processes_;
   std::vector<RankEnd> ends_;
   std::vector<Rank> dropped_;
-  int alive_ = static_cast<int>(ranks_.size());
+  int alive_ = 0;
   std::uint64_t rejected_connections_ = 0;
   int ended_ = 0;
   bool ending_ = false;

@@ -40,6 +40,9 @@ constexpr auto kTimeToHello = std::chrono::seconds(9);
 // How long what a dead one has said may take to arrive.
 constexpr auto kTimeForOutput = std::chrono::seconds(2);
 
+// How long an agent may look for data, and read it, before its ranks start: it says nothing meanwhile.
+constexpr Clock::duration kTimeToPrepare = std::chrono::minutes(10);
+
 // How long agents may take to end everything when the job is over.
 constexpr auto kTimeToEnd = std::chrono::seconds(6);
 
@@ -50,6 +53,19 @@ std::string quoted_for_shell(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
+}
+
+// "rank 3", "ranks 0 to 3" or "ranks 0, 1, 4".
+std::string names_of(const std::vector<Rank>& ranks) {
+  if (ranks.size() == 1) return fmt::format("rank {}", to_int(ranks[0]));
+  std::string names;
+  bool in_a_row = true;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    in_a_row = in_a_row && to_int(ranks[i]) == to_int(ranks[0]) + static_cast<int>(i);
+    names += fmt::format("{}{}", i == 0 ? "" : ", ", to_int(ranks[i]));
+  }
+  if (in_a_row) return fmt::format("ranks {} to {}", to_int(ranks.front()), to_int(ranks.back()));
+  return "ranks " + names;
 }
 
 // One host, its agent, and the connection to it.
@@ -167,10 +183,13 @@ class JobOnHosts {
       const int code = WIFEXITED(r.status) ? WEXITSTATUS(r.status) : -1;
       // What a shell exits with if there is no such program, or it is none.
       const bool no_program = !r.hello && (code == 127 || code == 126);
-      lose(r, no_program ? fmt::format("has no program {} that can be run", options_.program)
-                         : fmt::format("{}: {} ended{}", r.hello ? "was lost" : "cannot be reached",
-                                       r.is_local() ? "its agent" : "ssh",
-                                       code >= 0 ? fmt::format(" with exit code {}", code) : ""));
+      if (no_program && !refused_) {
+        refused_ = std::make_exception_ptr(ConfigError(
+            fmt::format("host {} has no program {} that can be run", r.part.name, options_.program)));
+      }
+      lose(r, fmt::format("{}: {} ended{}", r.hello ? "was lost" : "cannot be reached",
+                          r.is_local() ? "its agent" : "ssh",
+                          code >= 0 ? fmt::format(" with exit code {}", code) : ""));
     }
     if (std::ranges::all_of(remotes_, &Remote::over)) wind_up();
   }
@@ -178,8 +197,7 @@ class JobOnHosts {
   // The host takes no part any more: the others end.
   void lose(const Remote& r, const std::string& how) {
     if (host_failure_.empty() && !stopping_) {
-      host_failure_ = fmt::format("host {} (ranks {} to {}) {}{}", r.part.name, to_int(r.part.ranks.front()),
-                                  to_int(r.part.ranks.back()), how,
+      host_failure_ = fmt::format("host {} ({}) {}{}", r.part.name, names_of(r.part.ranks), how,
                                   r.last_error.empty() ? "" : fmt::format(" ({})", r.last_error));
     }
     end_all();
@@ -210,6 +228,7 @@ class JobOnHosts {
       return end_all();
     }
     r.hello = hello;
+    r.last_error.clear();  // a greeting, at most
     if (std::ranges::all_of(remotes_, [](const Remote& x) { return x.hello.has_value(); })) start_job();
   }
 
@@ -226,7 +245,9 @@ class JobOnHosts {
     // Ranks find each other at the address by which another host has been reached from here.
     std::string here = "127.0.0.1";
     for (const Remote& r : remotes_) {
-      if (!r.hello->caller.empty()) here = r.hello->caller;
+      // What a local one sees is the connection by which its user has come.
+      const bool has_come_far = !r.hello->caller.empty() && !net::is_loopback(r.hello->caller);
+      if (!r.is_local() && has_come_far) here = r.hello->caller;
     }
     AgentJob job;
     job.spec = spec_;
@@ -256,7 +277,9 @@ class JobOnHosts {
     job.rendezvous = rendezvous_->endpoint();
     for (Remote& r : remotes_) {
       job.ranks = r.part.ranks;
-      job.address = r.hello->address.empty() ? here : r.hello->address;
+      // One that is reached over loopback is this host.
+      const bool is_here = r.is_local() || r.hello->address.empty() || net::is_loopback(r.hello->address);
+      job.address = is_here ? here : r.hello->address;
       r.to_agent->write(to_json(job));
     }
   }
@@ -277,7 +300,7 @@ class JobOnHosts {
       on_told(message["told"]);
     } else if (message.contains("failed")) {
       const auto failure = failure_from_json(message["failed"]);
-      lose(r, failure.what);
+      lose(r, "failed: " + failure.what);
       if (failure.kind == Failure::Kind::usage)
         refused_ =
             std::make_exception_ptr(ConfigError(fmt::format("host {}: {}", r.part.name, failure.what)));
@@ -313,6 +336,7 @@ class JobOnHosts {
   }
 
   void ask(net::Request request) {
+    if (!rendezvous_) return request == net::Request::stop ? stop_all() : void();  // there is nothing to save
     for (Remote& r : remotes_) r.to_agent->write({{"ask", static_cast<int>(request)}});
   }
 
@@ -357,7 +381,7 @@ class JobOnHosts {
     for (Remote& r : remotes_) {
       if (!r.alive() || !r.hello || r.done) continue;
       r.silent += passed;
-      if (r.silent <= kAgentSilence) continue;
+      if (r.silent <= (r.board.empty() ? kTimeToPrepare : kAgentSilence)) continue;
       lose(r, fmt::format("has been silent for {:.1f} s", std::chrono::duration<double>(r.silent).count()));
       kill(r);
       r.over = true;
