@@ -34,7 +34,7 @@ class Hosts : public Program {
     config << "UserKnownHostsFile " << (root() / "known").string() << "\nGlobalKnownHostsFile none\n"
            << "IdentitiesOnly yes\nStrictHostKeyChecking yes\n";
     for (std::size_t i = 0; i < 2; ++i) start_sshd(i, config, known);
-    // One whose network is there and on which nobody listens, and one to which there is no way.
+    // One whose network is there and on which nobody listens, and one that is let in with no key.
     config << "Host asleep\n  HostName " << cluster_->place_of(2).address << "\n  IdentityFile "
            << (root() / "user").string() << "\n";
     config << "Host stranger\n  HostName " << cluster_->place_of(1).address << "\n  HostKeyAlias host1\n"
@@ -182,7 +182,7 @@ TEST_F(Hosts, ThatCannotBeUsedAreNamed) {
   }
 }
 
-// Everything on it ends at once, sshd and agent as well, and nobody says goodbye.
+// Its agent and its workers are killed at once, so that nobody there says goodbye.
 TEST_F(Hosts, OneThatDiesInTheMiddleIsNamedAndNothingIsLeft) {
   Running running(root(), train_on("host0:1,host1:2", {"--strategy", "allreduce", "--steps", "100000"}),
                   [&] { in_host(0); });
@@ -201,6 +201,8 @@ TEST_F(Hosts, InterruptSavesOnAllOfThemAtTheSameStep) {
   ::kill(running.pid(), SIGINT);
   const Ended e = running.wait();
   EXPECT_EQ(e.code, 128 + SIGINT) << e.error;
+  // Hosts that ended after different steps would wait for each other until they are stopped.
+  EXPECT_NE(e.error.find("all 2 processes have ended"), std::string::npos) << e.error;
   EXPECT_FALSE(fs::is_empty(out() / "checkpoints"));
   expect_nothing_left();
 }
