@@ -1,5 +1,7 @@
 #include "models/script.h"
 
+#include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/runtime/graph_iterator.h>
 #include <torch/script.h>
 
 #include "base/error.h"
@@ -17,6 +19,23 @@ jit::Module load(const std::filesystem::path& file) {
         fmt::format("{}: this cannot be loaded as TorchScript (torch.jit.script(net).save(...)): {}",
                     file.string(), first_line(e)));
   }
+}
+
+// Convolutions of the CPU are the quicker ones with channels last: a step of mnist-cnn takes three quarters
+// of the time. A `view` in the network insists on the memory order that it was written for; flatten and
+// reshape take any.
+bool prefers_channels_last(const jit::Module& script) {
+  const auto forward = script.find_method("forward");
+  if (!forward) return false;
+  auto graph = forward->graph()->copy();
+  jit::Inline(*graph);
+  bool convolves = false;
+  jit::DepthFirstGraphNodeIterator nodes(graph);
+  while (const jit::Node* node = nodes.next()) {
+    if (node->kind() == jit::aten::view) return false;
+    convolves |= node->kind() == jit::aten::conv2d || node->kind() == jit::aten::_convolution;
+  }
+  return convolves;
 }
 
 class ScriptModel final : public ScoredModel {
@@ -83,8 +102,11 @@ ModelInfo script_model(const std::filesystem::path& file, ScoreLoss loss) {
       .prefix = "script:", .summary = "a network of your own, from a TorchScript file", .make = [path, loss] {
         return std::make_shared<ScriptModel>(load(path), loss);
       }};
-  for (const auto& p : load(path).parameters()) network.trained += p.requires_grad() ? p.numel() : 0;
-  return info_of(path, loss, std::move(network));
+  const auto script = load(path);
+  for (const auto& p : script.parameters()) network.trained += p.requires_grad() ? p.numel() : 0;
+  auto info = info_of(path, loss, std::move(network));
+  info.channels_last = prefers_channels_last(script);
+  return info;
 }
 
 }  // namespace tutti::models

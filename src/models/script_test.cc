@@ -111,6 +111,23 @@ TEST_F(Script, ScoresAreJudgedByTheLossThatIsAskedFor) {
   EXPECT_EQ(score.counts, std::vector<double>{1});
 }
 
+TEST_F(Script, ConvolutionsAreFedChannelsLastUnlessAViewInsistsOnAnOrder) {
+  const auto fed_channels_last = [&](const std::string& rest) {
+    jit::Module conv("conv");
+    conv.register_parameter("weight", torch::ones({2, 3, 3, 3}), false);
+    conv.define("def forward(self, x):\n    return torch.conv2d(x, self.weight)\n");
+    jit::Module net("net");
+    net.register_module("conv", conv);
+    net.define("def forward(self, x):\n    return " + rest + "\n");
+    for (auto p : net.parameters()) p.set_requires_grad(true);
+    return script_model(save(net), ScoreLoss::cross_entropy).channels_last;
+  };
+  EXPECT_TRUE(fed_channels_last("self.conv.forward(x).flatten(1)"));
+  EXPECT_TRUE(fed_channels_last("self.conv.forward(x).reshape([x.size(0), -1])"));
+  EXPECT_FALSE(fed_channels_last("self.conv.forward(x).view([x.size(0), -1])"));
+  EXPECT_FALSE(script_model(save(example()), ScoreLoss::cross_entropy).channels_last);
+}
+
 TEST_F(Script, WhatCannotBeLoadedIsNamedInOneLine) {
   EXPECT_EQ(error_of_file(), file_ + ": there is no such file");
   std::ofstream(file_) << "no network";

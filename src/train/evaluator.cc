@@ -8,7 +8,7 @@
 
 namespace tutti::train {
 
-Evaluator::Evaluator(const RunContext& run, models::Model& model)
+Evaluator::Evaluator(RunContext& run, models::Model& model)
     : run_(run), model_(model), target_(target_of(run.config, run.info)) {}
 
 void Evaluator::evaluate(std::int64_t step, collectives::Collectives* all,
@@ -34,6 +34,18 @@ void Evaluator::evaluate(std::int64_t step, collectives::Collectives* all,
     run_.note(
         fmt::format("{} {} is reached after {:.1f} s", target_->figure, target_->value, *reached_after_));
   }
+}
+
+bool Evaluator::ends_run(std::int64_t steps, bool evaluated) {
+  if (!target_) return false;
+  if (run_.asynchronous) {
+    if (run_.first() && reached_after_) run_.board().requests().decide(net::Request::end, steps);
+    return run_.board().requests().decided(net::Request::end).has_value();
+  }
+  if (!evaluated) return false;
+  std::int32_t word = reached_after_ ? 1 : 0;
+  if (run_.strategy.replicas_differ) run_.workers.broadcast({&word, 1, DType::i32}, Rank{0}, "target");
+  return word == 1;
 }
 
 void Evaluator::refuse_nonfinite(std::int64_t step) const {

@@ -13,7 +13,7 @@ namespace tutti::train {
 // One thread calls it. Run and model outlive it.
 class Evaluator {
  public:
-  Evaluator(const RunContext& run, models::Model& model);
+  Evaluator(RunContext& run, models::Model& model);
 
   // Training begins: seconds to the target count from here.
   void start() { since_ = Clock::now(); }
@@ -23,6 +23,11 @@ class Evaluator {
   // unless such steps are skipped.
   void evaluate(std::int64_t step, collectives::Collectives* all, const std::function<void()>& before_batch);
 
+  // After so many steps, and after their evaluation if there was one: whether the run ends because its target
+  // is reached. Everyone says the same after the same step, or, where workers do not keep step, when rank 0's
+  // word comes. A collective call where replicas differ.
+  bool ends_run(std::int64_t steps, bool evaluated);
+
   const std::optional<Evaluation>& last() const { return last_; }
   const std::optional<Target>& target() const { return target_; }
   const std::optional<double>& seconds_to_target() const { return reached_after_; }
@@ -30,7 +35,7 @@ class Evaluator {
  private:
   void refuse_nonfinite(std::int64_t step) const;
 
-  const RunContext& run_;
+  RunContext& run_;
   models::Model& model_;
   const std::optional<Target> target_;
   Clock::time_point since_;

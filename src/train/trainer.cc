@@ -97,28 +97,16 @@ class Trainer {
     if (due.evaluation && (run_.together || run_.first())) {
       evaluate(steps_seen_, run_.together ? &run_.workers : nullptr);
     }
-    if (evaluator_.target() && end_here(due.evaluation)) return;
+    if (evaluator_.ends_run(steps_seen_, due.evaluation)) {
+      over_ = true;
+      last_step_ = steps_seen_;
+      return;
+    }
     if (due.checkpoint || asked.save) {
       const state::Differs beside = due.anything() ? state::Differs::nothing : state::Differs::buffers;
       checkpoints_.save(steps_seen_, Moment::between_steps, beside);
     }
     live_.after_step(due.end_of_epoch);
-  }
-
-  // Whether the target is reached: everyone says the same after the same step, or, where workers do not keep
-  // step, when rank 0's word comes.
-  bool end_here(bool evaluated) {
-    const bool reached = evaluator_.seconds_to_target().has_value();
-    if (run_.asynchronous) {
-      if (run_.first() && reached) run_.board().requests().decide(net::Request::end, steps_seen_);
-      over_ = run_.board().requests().decided(net::Request::end).has_value();
-    } else if (evaluated) {
-      std::int32_t word = reached ? 1 : 0;
-      if (run_.strategy.replicas_differ) run_.workers.broadcast({&word, 1, DType::i32}, Rank{0}, "target");
-      over_ = word == 1;
-    }
-    if (over_) last_step_ = steps_seen_;
-    return over_;
   }
 
   std::optional<observe::Summary> end_run() {
