@@ -22,6 +22,14 @@ constexpr std::size_t kAlignment = 4096;
 // About what a rank sends at a time.
 constexpr std::size_t kMessage = 256 << 10;
 
+// All ranks, those of a host side by side.
+std::vector<Rank> in_order_of(const std::vector<int>& hosts) {
+  std::vector<Rank> ranks;
+  for (std::size_t r = 0; r < hosts.size(); ++r) ranks.push_back(Rank{static_cast<int>(r)});
+  std::ranges::stable_sort(ranks, {}, [&](Rank r) { return hosts[static_cast<std::size_t>(to_int(r))]; });
+  return ranks;
+}
+
 }  // namespace
 
 NativeEngine::NativeEngine(net::Transport& transport, std::optional<Algorithm> algorithm, const Hosts& hosts)
@@ -32,6 +40,8 @@ NativeEngine::NativeEngine(net::Transport& transport, std::optional<Algorithm> a
                 hosts.by_rank.size(), world());
     hosts_ = static_cast<int>(different.size());
     hierarchy_ = std::make_unique<Hierarchy>(transport, hosts);
+    auto order = in_order_of(hosts.by_rank);
+    if (!std::ranges::is_sorted(order)) by_host_.emplace(transport, std::move(order));
   }
   token_ = allocate(sizeof(std::int32_t));
   if (transport.peer_memory() != nullptr) copies_ = allocate(2 * kOneShotBytes);
@@ -132,12 +142,12 @@ Path NativeEngine::path_of(const Buffer& buffer) const {
 }
 
 const NativeEngine::Plan& NativeEngine::plan(Operation operation, Algorithm algorithm, const Buffer& buffer,
-                                             Rank root) {
+                                             Rank place, Rank root) {
   const auto key = std::tuple(operation, algorithm, buffer.count, buffer.type, root);
   const auto found = plans_.find(key);
   if (found != plans_.end()) return found->second;
   Plan plan;
-  plan.schedule = make_schedule(operation, algorithm, rank(), world(), buffer.count, root);
+  plan.schedule = make_schedule(operation, algorithm, place, world(), buffer.count, root);
   plan.sent_elements = elements_sent(plan.schedule);
   return plans_.emplace(key, std::move(plan)).first->second;
 }
@@ -147,21 +157,23 @@ const NativeEngine::Plan& NativeEngine::plan(Operation operation, Algorithm algo
 void NativeEngine::run_in_segments(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op,
                                    Rank root, const net::Activity& doing) {
   const bool whole = operation == Operation::reduce_scatter || operation == Operation::all_gather;
+  // Only where no rank's number means anything to the result.
+  net::Transport& ranks = by_host_ && operation == Operation::all_reduce ? *by_host_ : transport_;
   const std::size_t size = size_of(buffer.type);
   const std::size_t most = kMessage * static_cast<std::size_t>(world()) / size;
   const std::size_t segments = whole ? 1 : std::max<std::size_t>(1, (buffer.count + most - 1) / most);
   for (std::size_t i = 0; i < segments; ++i) {
     const Chunk part = equal_chunk(buffer.count, static_cast<int>(segments), static_cast<int>(i));
     const Buffer segment{static_cast<std::byte*>(buffer.data) + part.first * size, part.count, buffer.type};
-    const Plan& plan = this->plan(operation, algorithm, segment, root);
+    const Plan& plan = this->plan(operation, algorithm, segment, ranks.rank(), root);
     bytes_sent_ += plan.sent_elements * size;
-    run_by_messages(transport_, {plan.schedule, segment, op, doing}, scratch_);
+    run_by_messages(ranks, {plan.schedule, segment, op, doing}, scratch_);
   }
 }
 
 void NativeEngine::run_in_arena(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op,
                                 Rank root, const net::Activity& doing) {
-  const Plan& plan = this->plan(operation, algorithm, buffer, root);
+  const Plan& plan = this->plan(operation, algorithm, buffer, rank(), root);
   bytes_sent_ += plan.sent_elements * size_of(buffer.type);
   net::PeerMemory& memory = *transport_.peer_memory();
   const auto place_of = [&](const void* p) {

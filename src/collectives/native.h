@@ -10,7 +10,8 @@
 //
 // Over a network that joins several hosts, the engine can be told which ranks share one (Hosts). Memory from
 // allocate() is then shared by these, and an all-reduce may use it (hierarchical.cc); all else goes over the
-// network, from wherever the buffer lies.
+// network, from wherever the buffer lies. An all-reduce there takes the ranks host by host, whichever numbers
+// they have: a ring then crosses each host's link once each way.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@
 #include "collectives/choose.h"
 #include "collectives/collectives.h"
 #include "collectives/schedule.h"
+#include "net/group.h"
 #include "net/transport.h"
 
 namespace tutti::collectives {
@@ -83,7 +85,8 @@ class NativeEngine final : public Collectives {
                        const net::Activity& doing);
   Algorithm algorithm_for(const Call& call);
   Path path_of(const Buffer& buffer) const;
-  const Plan& plan(Operation operation, Algorithm algorithm, const Buffer& buffer, Rank root);
+  // `place` is this rank's among those that the schedule is for.
+  const Plan& plan(Operation operation, Algorithm algorithm, const Buffer& buffer, Rank place, Rank root);
   void finish_average(Operation operation, const Buffer& buffer, Rank root) const;
 
   // Who allocates, where it is another engine: that of the ranks which share this one's host.
@@ -91,8 +94,9 @@ class NativeEngine final : public Collectives {
 
   net::Transport& transport_;
   std::optional<Algorithm> algorithm_;
-  int hosts_ = 1;                         // as in Call
-  std::unique_ptr<Hierarchy> hierarchy_;  // where there are several hosts, and fewer than ranks
+  int hosts_ = 1;                          // as in Call
+  std::unique_ptr<Hierarchy> hierarchy_;   // where there are several hosts, and fewer than ranks
+  std::optional<net::Survivors> by_host_;  // all ranks, those of a host side by side; none: they are already
   std::size_t arena_used_ = 0;
   std::vector<std::unique_ptr<void, void (*)(void*)>> owned_;  // allocations outside shared memory
   std::vector<std::byte> scratch_;

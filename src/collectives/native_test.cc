@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "collectives/engine_contract.h"
@@ -399,6 +401,51 @@ TEST(Hierarchical, CountsWhatGoesInsideAndBetween) {
     EXPECT_EQ(all.neighbours()->world(), 2);
     EXPECT_EQ(all.neighbours()->bytes_sent(), 2U * 4'000'000U);
   });
+}
+
+// Notes to whom its rank sends.
+class Noting final : public net::Transport {
+ public:
+  explicit Noting(net::Transport& real) : real_(real) {}
+  std::set<int> sent_to;
+
+  Rank rank() const override { return real_.rank(); }
+  int world() const override { return real_.world(); }
+  void transfer(std::span<const net::Outgoing> out, std::span<const net::Incoming> in,
+                const net::Activity& doing) override {
+    for (const auto& o : out) sent_to.insert(to_int(o.to));
+    real_.transfer(out, in, doing);
+  }
+  std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
+                                   const net::Activity& doing) override {
+    return real_.wait_for_any(peers, at_most, doing);
+  }
+  const net::StatusBoard& board() const override { return real_.board(); }
+  net::PeerMemory* peer_memory() override { return real_.peer_memory(); }
+  void cancel() override { real_.cancel(); }
+
+ private:
+  net::Transport& real_;
+};
+
+TEST(NativeEngine, RingCrossesEachHostsLinkOnceEachWayWhicheverRanksItHas) {
+  const std::vector<int> hosts = {0, 1, 0, 1, 1};
+  std::array<std::set<int>, 5> sent_to;
+  net::run_on_hosts(hosts, 5, kPatience, [&](net::Transport& t, net::Transport* neighbours) {
+    Noting noting(t);
+    NativeEngine all(noting, Algorithm::ring, {hosts, neighbours});
+    Filled f(all, Memory::heap, 1000);
+    all.all_reduce(f.buffer(), ReduceOp::sum);
+    EXPECT_EQ(f.values[7], total(5, 7));
+    sent_to.at(static_cast<std::size_t>(to_int(t.rank()))) = noting.sent_to;
+  });
+  std::map<std::pair<int, int>, int> links;  // from host to host
+  for (std::size_t from = 0; from < sent_to.size(); ++from) {
+    EXPECT_EQ(sent_to[from].size(), 1U);
+    for (const int to : sent_to[from]) ++links[{hosts[from], hosts[static_cast<std::size_t>(to)]}];
+  }
+  EXPECT_EQ((links[{0, 1}]), 1);
+  EXPECT_EQ((links[{1, 0}]), 1);
 }
 
 TEST(Hierarchical, NeighboursReduceInPlaceBesideTheWholeWorld) {
