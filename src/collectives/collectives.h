@@ -41,6 +41,12 @@ struct Buffer {
   std::size_t bytes() const { return count * size_of(type); }
 };
 
+// Where a chunk of the buffer lies.
+inline std::span<std::byte> bytes_of(const Buffer& buffer, const Chunk& chunk) {
+  const std::size_t size = size_of(buffer.type);
+  return {static_cast<std::byte*>(buffer.data) + chunk.first * size, chunk.count * size};
+}
+
 // How an engine carries out a call, in words for log and report.
 struct Method {
   std::string algorithm;  // as people write it

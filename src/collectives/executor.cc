@@ -12,11 +12,6 @@ namespace {
 // cache.
 constexpr std::size_t kWindow = 1 << 20;
 
-std::span<std::byte> bytes_of(const Buffer& buffer, const Chunk& chunk) {
-  const std::size_t size = size_of(buffer.type);
-  return {static_cast<std::byte*>(buffer.data) + chunk.first * size, chunk.count * size};
-}
-
 void combine_at(const Work& work, const Chunk& chunk, std::size_t offset, std::span<const std::byte> piece) {
   const auto into = bytes_of(work.buffer, chunk).subspan(offset, piece.size());
   combine(work.buffer.type, work.op, into.data(), piece.data(), piece.size() / size_of(work.buffer.type));
