@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/rank.h"
+#include "base/shard_tree.h"
 #include "collectives/reduce.h"
 #include "collectives/schedule.h"
 
@@ -46,6 +47,14 @@ inline std::span<std::byte> bytes_of(const Buffer& buffer, const Chunk& chunk) {
   const std::size_t size = size_of(buffer.type);
   return {static_cast<std::byte*>(buffer.data) + chunk.first * size, chunk.count * size};
 }
+
+// What a rank has of the sums of a tree of shards: the nodes of its run, in the places that
+// ShardTree::held_of() says. There are as many places as any rank needs (ShardTree::places_of), of one type
+// and length; those beyond this rank's own are scratch.
+struct ShardSums {
+  const ShardTree& tree;
+  std::span<const Buffer> places;
+};
 
 // How an engine carries out a call, in words for log and report.
 struct Method {
@@ -81,6 +90,12 @@ class Collectives {
   // The result is at the root; other ranks' buffers are undefined.
   virtual void reduce(Buffer buffer, ReduceOp op, Rank root, std::string_view label = {}) = 0;
   virtual void barrier(std::string_view label = {}) = 0;
+
+  // The mean over all shards, added up in the order of their tree: the same bits from every engine, by every
+  // algorithm, at every number of ranks. In the first place of every rank (all_reduce), or of the root's
+  // (reduce); what the other places hold is lost. Rank r has the shards that ShardTree::run_of() gives it.
+  virtual void average_shards(Operation operation, const ShardSums& sums, Rank root = Rank{0},
+                              std::string_view label = {});
 
   // What a call with a buffer from allocate() would use, and why; an all-reduce is an average.
   virtual Method method(Operation operation, std::uint64_t bytes) const = 0;

@@ -8,12 +8,14 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "collectives/collectives.h"
+#include "collectives/shards_fixture.h"
 
 namespace tutti::collectives::contract {
 
@@ -155,6 +157,44 @@ inline void texts_of_different_lengths_are_gathered(Collectives& all) {
   const auto texts = gather_text(all, text_of(to_int(all.rank())));
   ASSERT_EQ(texts.size(), static_cast<std::size_t>(all.world()));
   for (int r = 0; r < all.world(); ++r) EXPECT_EQ(texts[static_cast<std::size_t>(r)], text_of(r));
+}
+
+// Whatever the world; no more than 8 ranks.
+inline void shards_are_averaged_in_the_order_of_their_tree(Collectives& all, Memory memory,
+                                                           const std::vector<std::size_t>& counts = {1,
+                                                                                                     1000}) {
+  for (const int shards : {8, 13}) {
+    const ShardTree tree(shards);
+    for (const std::size_t count : counts) {
+      auto expected = shard_sum(tree, tree.root(), count);
+      divide(DType::f32, expected.data(), count, shards);
+      std::vector<std::vector<float>> heap;
+      std::vector<Buffer> places;
+      for (int p = 0; p < tree.places_of(all.world()); ++p) {
+        heap.emplace_back(memory == Memory::heap ? count : 0);
+        void* const block =
+            memory == Memory::heap ? heap.back().data() : static_cast<void*>(all.allocate(count * 4).data());
+        places.push_back({block, count, DType::f32});
+      }
+      const auto refill = [&] {
+        for (const auto& [node, place] : tree.held_of(tree.run_of(to_int(all.rank()), all.world()))) {
+          std::ranges::copy(shard_sum(tree, node, count),
+                            static_cast<float*>(places[static_cast<std::size_t>(place)].data));
+        }
+      };
+      const auto expect_mean = [&](const char* where) {
+        EXPECT_EQ(std::memcmp(places[0].data, expected.data(), count * 4), 0)
+            << where << ": " << shards << " shards, " << all.world() << " ranks, " << count << " elements";
+      };
+      refill();
+      all.average_shards(Operation::all_reduce, {tree, places});
+      expect_mean("all-reduce");
+      refill();
+      const Rank root{all.world() - 1};
+      all.average_shards(Operation::reduce, {tree, places}, root);
+      if (all.rank() == root) expect_mean("reduce");
+    }
+  }
 }
 
 inline void memory_that_was_taken_back_is_zero_again(Collectives& all) {

@@ -1,6 +1,7 @@
 #include "collectives/in_order.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "base/error.h"
@@ -176,6 +177,44 @@ void run_in_order(net::Transport& transport, const OrderedSchedule& schedule, st
               bytes_of(at(sum.from), chunk).data(), chunk.count);
     }
   }
+}
+
+std::uint64_t add_in_place_in_order(const WorkInPlace& work, const ShardTree& tree,
+                                    std::span<const std::size_t> places, std::uint64_t clock) {
+  // Small enough that a block of every node is in the nearest cache until it has been added up.
+  constexpr std::size_t kBlock = 1024;
+  const Chunk mine = equal_chunk(work.buffer.count, work.world, to_int(work.self));
+  const std::size_t size = size_of(work.buffer.type);
+  std::vector<Held> held;
+  std::vector<std::byte*> nodes;   // by place
+  std::vector<std::byte*> firsts;  // by rank
+  for (int r = 0; r < work.world; ++r) {
+    std::byte* const arena = work.memory.arena(Rank{r}).data() + mine.first * size;
+    firsts.push_back(arena + places[0]);
+    for (const auto& [node, place] : tree.held_of(tree.run_of(r, work.world))) {
+      held.push_back({node, static_cast<int>(nodes.size())});
+      nodes.push_back(arena + places[static_cast<std::size_t>(place)]);
+    }
+  }
+  const auto additions = tree.join(held);
+  const std::byte* const sum = nodes[static_cast<std::size_t>(held.front().place)];
+  clock = begin_together(work, clock);
+  for (std::size_t first = 0; first < mine.count; first += kBlock) {
+    const std::size_t n = std::min(kBlock, mine.count - first);
+    const std::size_t at = first * size;
+    for (const auto& [into, from] : additions) {
+      combine(work.buffer.type, ReduceOp::sum, nodes[static_cast<std::size_t>(into)] + at,
+              nodes[static_cast<std::size_t>(from)] + at, n);
+    }
+    for (std::byte* const to : firsts) {
+      if (to != sum) std::memcpy(to + at, sum + at, n * size);
+    }
+  }
+  work.memory.advance(++clock);
+  for (int r = 0; r < work.world; ++r) {
+    if (Rank{r} != work.self) work.memory.await(Rank{r}, clock, work.doing);
+  }
+  return clock;
 }
 
 }  // namespace tutti::collectives

@@ -54,4 +54,11 @@ std::size_t elements_sent(const OrderedSchedule& schedule);
 void run_in_order(net::Transport& transport, const OrderedSchedule& schedule, std::span<const Buffer> places,
                   const net::Activity& doing);
 
+// An all-reduce in memory that all ranks see, in one pass: each rank adds up its part of everybody's nodes
+// where they lie, and writes the sum into everybody's first place. `places` says where in its arena a rank
+// has each place; the same on every rank. The work's schedule is not looked at. Returns the clock
+// (algorithms.h, RunInPlace).
+std::uint64_t add_in_place_in_order(const WorkInPlace& work, const ShardTree& tree,
+                                    std::span<const std::size_t> places, std::uint64_t clock);
+
 }  // namespace tutti::collectives

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 
+#include "collectives/shards_fixture.h"
 #include "net/inproc.h"
 
 namespace tutti::collectives {
@@ -12,33 +12,12 @@ namespace {
 
 constexpr auto kTimeout = std::chrono::seconds(60);
 
-// Of so many different sizes that every other order of additions shows in the bits of some element.
-float gradient(int shard, std::size_t i) {
-  const auto x = static_cast<double>(i % 977 + 1) * (shard + 1.37);
-  return static_cast<float>(std::sin(x) * std::pow(10.0, std::fmod(x, 6.0) - 3));
-}
-
-// The definition, node by node.
-std::vector<float> sum_of(const ShardTree& tree, ShardNode node, std::size_t count) {
-  std::vector<float> sum(count);
-  if (node.size == 1) {
-    for (std::size_t i = 0; i < count; ++i) sum[i] = gradient(node.first, i);
-    return sum;
-  }
-  const int half = node.size / 2;
-  sum = sum_of(tree, {node.first, half}, count);
-  if (node.first + half >= tree.shards()) return sum;
-  const auto right = sum_of(tree, {node.first + half, half}, count);
-  for (std::size_t i = 0; i < count; ++i) sum[i] += right[i];
-  return sum;
-}
-
 // What a rank holds at first, and room for what its schedule needs.
 struct Places {
   Places(const ShardTree& tree, Rank rank, int world, std::size_t count, int needed) {
     memory.resize(static_cast<std::size_t>(needed), std::vector<float>(count));
     for (const auto& [node, place] : tree.held_of(tree.run_of(to_int(rank), world))) {
-      memory.at(static_cast<std::size_t>(place)) = sum_of(tree, node, count);
+      memory.at(static_cast<std::size_t>(place)) = shard_sum(tree, node, count);
     }
     for (auto& m : memory) buffers.push_back({m.data(), count, DType::f32});
   }
@@ -73,7 +52,7 @@ TEST_P(InOrder, EveryAlgorithmGivesTheDefinedBitsInEveryWorld) {
   for (const int shards : {8, 13}) {
     const ShardTree tree(shards);
     for (const std::size_t count : {1UL, 7UL, 1000UL}) {
-      const auto expected = sum_of(tree, tree.root(), count);
+      const auto expected = shard_sum(tree, tree.root(), count);
       for (int world = 1; world <= 8; ++world) {
         net::run_as_threads(net::Medium::memory, world, kTimeout, [&](net::Transport& t) {
           const auto schedule =
@@ -94,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, InOrderToARoot, ::testing::ValuesIn(all_wit
 
 TEST_P(InOrderToARoot, GetsTheDefinedBits) {
   const ShardTree tree(8);
-  const auto expected = sum_of(tree, tree.root(), 100);
+  const auto expected = shard_sum(tree, tree.root(), 100);
   for (int world = 2; world <= 5; ++world) {
     for (int root = 0; root < world; ++root) {
       net::run_as_threads(net::Medium::sockets, world, kTimeout, [&](net::Transport& t) {
@@ -108,6 +87,16 @@ TEST_P(InOrderToARoot, GetsTheDefinedBits) {
       });
     }
   }
+}
+
+// Or the tests above could not fail.
+TEST(InOrderData, ShowsAnotherOrder) {
+  const ShardTree tree(8);
+  std::vector<float> one_by_one(1000);
+  for (int shard = 0; shard < 8; ++shard) {
+    for (std::size_t i = 0; i < one_by_one.size(); ++i) one_by_one[i] += shard_gradient(shard, i);
+  }
+  EXPECT_NE(one_by_one, shard_sum(tree, tree.root(), one_by_one.size()));
 }
 
 // Where an algorithm adds up in the order of the tree anyway, it sends no more than it would.

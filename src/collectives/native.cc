@@ -171,16 +171,17 @@ void NativeEngine::run_in_segments(Operation operation, Algorithm algorithm, Buf
   }
 }
 
+std::size_t NativeEngine::place_of(const void* in_arena) const {
+  return static_cast<std::size_t>(static_cast<const std::byte*>(in_arena) -
+                                  transport_.peer_memory()->arena(rank()).data());
+}
+
 void NativeEngine::run_in_arena(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op,
                                 Rank root, const net::Activity& doing) {
   const Plan& plan = this->plan(operation, algorithm, buffer, rank(), root);
   bytes_sent_ += plan.sent_elements * size_of(buffer.type);
-  net::PeerMemory& memory = *transport_.peer_memory();
-  const auto place_of = [&](const void* p) {
-    return static_cast<std::size_t>(static_cast<const std::byte*>(p) - memory.arena(rank()).data());
-  };
   const WorkInPlace work{{plan.schedule, buffer, op, doing},
-                         memory,
+                         *transport_.peer_memory(),
                          rank(),
                          world(),
                          ++works_,
@@ -206,6 +207,77 @@ void NativeEngine::run(Operation operation, Buffer buffer, ReduceOp op, Rank roo
   }
   const bool divided = path == Path::in_place && info_of(algorithm).in_place != run_in_place;
   if (op == ReduceOp::average && !divided) finish_average(operation, buffer, root);
+}
+
+// Across hosts by one of the flat algorithms: inside a host there may be shards that are no neighbours.
+void NativeEngine::average_shards(Operation operation, const ShardSums& sums, Rank root,
+                                  std::string_view label) {
+  const Buffer& result = sums.places[0];
+  const net::Activity doing{name_of(operation), label};
+  const bool in_arena = std::ranges::all_of(sums.places, [&](const Buffer& b) { return owns(b); });
+  Path path = path_of(result);
+  if (path == Path::in_place && !in_arena) path = Path::shared_memory;
+  if (world() > 1) {
+    const Algorithm algorithm = algorithm_for({operation, ReduceOp::sum, result.bytes(), world(), path, 1});
+    // Rounds in place would read a peer's sum where it has become another node meanwhile; by messages they
+    // carry what they say.
+    if (path == Path::in_place && info_of(algorithm).in_place != run_in_place) {
+      add_in_arena(sums, algorithm, doing);
+    } else {
+      add_by_messages(operation, sums, algorithm, root, doing);
+    }
+  }
+  if (operation != Operation::reduce || rank() == root) {
+    divide(result.type, result.data, result.count, sums.tree.shards());
+  }
+}
+
+void NativeEngine::add_in_arena(const ShardSums& sums, Algorithm algorithm, const net::Activity& doing) {
+  const Buffer& result = sums.places[0];
+  const Schedule none;
+  const WorkInPlace work{{none, result, ReduceOp::sum, doing},
+                         *transport_.peer_memory(),
+                         rank(),
+                         world(),
+                         ++works_,
+                         make_announcement(Operation::all_reduce, algorithm, result, ReduceOp::sum, Rank{0},
+                                           place_of(result.data)),
+                         0};
+  std::vector<std::size_t> places;
+  for (const Buffer& place : sums.places) places.push_back(place_of(place.data));
+  bytes_sent_ +=
+      2 * result.bytes() * static_cast<std::size_t>(world() - 1) / static_cast<std::size_t>(world());
+  clock_ = add_in_place_in_order(work, sums.tree, places, clock_);
+}
+
+void NativeEngine::add_by_messages(Operation operation, const ShardSums& sums, Algorithm algorithm, Rank root,
+                                   const net::Activity& doing) {
+  const Buffer& result = sums.places[0];
+  const std::size_t size = size_of(result.type);
+  const std::size_t most = kMessage * static_cast<std::size_t>(world()) / size;
+  for (std::size_t first = 0; first < result.count; first += most) {
+    const Chunk part{first, std::min(most, result.count - first)};
+    const auto key = std::tuple(operation, algorithm, part.count, root, sums.tree.shards());
+    auto found = ordered_.find(key);
+    if (found == ordered_.end()) {
+      found = ordered_
+                  .emplace(key, make_ordered_schedule(operation, algorithm, rank(), world(), part.count,
+                                                      sums.tree, root))
+                  .first;
+    }
+    const OrderedSchedule& schedule = found->second;
+    std::vector<Buffer> places;
+    for (const Buffer& place : sums.places)
+      places.push_back({bytes_of(place, part).data(), part.count, result.type});
+    const auto needed = static_cast<std::size_t>(schedule.places);
+    const std::size_t more = needed - std::min(needed, places.size());
+    if (scratch_.size() < more * part.count * size) scratch_.resize(more * part.count * size);
+    for (std::size_t i = 0; i < more; ++i) {
+      places.push_back({scratch_.data() + i * part.count * size, part.count, result.type});
+    }
+    bytes_sent_ += elements_sent(schedule) * size;
+    run_in_order(transport_, schedule, places, doing);
+  }
 }
 
 void NativeEngine::cancel() {

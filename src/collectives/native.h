@@ -25,6 +25,7 @@
 
 #include "collectives/choose.h"
 #include "collectives/collectives.h"
+#include "collectives/in_order.h"
 #include "collectives/schedule.h"
 #include "net/group.h"
 #include "net/transport.h"
@@ -63,6 +64,8 @@ class NativeEngine final : public Collectives {
   void broadcast(Buffer buffer, Rank root, std::string_view label = {}) override;
   void reduce(Buffer buffer, ReduceOp op, Rank root, std::string_view label = {}) override;
   void barrier(std::string_view label = {}) override;
+  void average_shards(Operation operation, const ShardSums& sums, Rank root = Rank{0},
+                      std::string_view label = {}) override;
 
   Method method(Operation operation, std::uint64_t bytes) const override;
   void cancel() override;
@@ -83,6 +86,10 @@ class NativeEngine final : public Collectives {
                     const net::Activity& doing);
   void run_in_segments(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op, Rank root,
                        const net::Activity& doing);
+  void add_in_arena(const ShardSums& sums, Algorithm algorithm, const net::Activity& doing);
+  void add_by_messages(Operation operation, const ShardSums& sums, Algorithm algorithm, Rank root,
+                       const net::Activity& doing);
+  std::size_t place_of(const void* in_arena) const;
   Algorithm algorithm_for(const Call& call);
   Path path_of(const Buffer& buffer) const;
   // `place` is this rank's among those that the schedule is for.
@@ -105,6 +112,7 @@ class NativeEngine final : public Collectives {
   // What choose() said, because it puts its reasons into words.
   std::map<std::tuple<Operation, ReduceOp, std::uint64_t, Path>, Choice> chosen_;
   std::map<std::tuple<Operation, Algorithm, std::size_t, DType, Rank>, Plan> plans_;
+  std::map<std::tuple<Operation, Algorithm, std::size_t, Rank, int>, OrderedSchedule> ordered_;
   std::uint64_t clock_ = 0;  // rounds run in shared memory so far, the same on all ranks
   std::uint64_t works_ = 0;  // likewise, calls
   std::uint64_t bytes_sent_ = 0;

@@ -68,6 +68,24 @@ TEST_P(NativeEngineWays, AllOperationsAreExactAtAnyWorldAndLength) {
   }
 }
 
+TEST_P(NativeEngineWays, ShardsAreAveragedInTheOrderOfTheirTree) {
+  const Setting s = GetParam();
+  for (const int world : {1, 2, 3, 4, 5, 8}) {
+    run(s, world, [&](Collectives& all) {
+      contract::shards_are_averaged_in_the_order_of_their_tree(all, memory_of(s.way));
+    });
+  }
+}
+
+// Several messages of a ring, and several blocks of one pass.
+TEST(NativeEngine, ShardsOfLargeBuffersAreAveragedInTheOrderOfTheirTree) {
+  for (const Setting& s : {Setting{Way::sockets, Algorithm::ring}, Setting{Way::in_place, std::nullopt}}) {
+    run(s, 3, [&](Collectives& all) {
+      contract::shards_are_averaged_in_the_order_of_their_tree(all, memory_of(s.way), {500'000});
+    });
+  }
+}
+
 TEST_P(NativeEngineWays, ManySmallReductionsInARowStayInStep) {
   const Setting s = GetParam();
   run(s, 4, [&](Collectives& all) { contract::many_small_reductions_stay_in_step(all, memory_of(s.way)); });

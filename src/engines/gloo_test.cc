@@ -67,6 +67,7 @@ TEST(GlooEngine, TextsAndMemoryAreAsWithAnyEngine) {
   run(net::Medium::sockets, 3, kPatience, [](Collectives& all) {
     contract::texts_of_different_lengths_are_gathered(all);
     contract::memory_that_was_taken_back_is_zero_again(all);
+    contract::shards_are_averaged_in_the_order_of_their_tree(all, Memory::heap, {1, 100'000});
   });
 }
 

@@ -92,6 +92,7 @@ TEST(MpiEngine, TextsAndMemoryAreAsWithAnyEngine) {
   run("tcp", kPatience, [](Collectives& all) {
     contract::texts_of_different_lengths_are_gathered(all);
     contract::memory_that_was_taken_back_is_zero_again(all);
+    contract::shards_are_averaged_in_the_order_of_their_tree(all, Memory::heap, {1, 100'000});
   });
 }
 
