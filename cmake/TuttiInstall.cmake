@@ -9,7 +9,7 @@ set_target_properties(tutti PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 
 # The room `library` is its face; of the others it takes what it needs. Only what has TUTTI_API can be seen from outside.
 add_library(tutti_shared SHARED $<TARGET_OBJECTS:tutti_library>)
-target_link_libraries(tutti_shared PRIVATE tutti_state tutti_exchange tutti_launch tutti_config PUBLIC torch ${TORCH_LIBRARIES})
+target_link_libraries(tutti_shared PRIVATE tutti_state tutti_exchange tutti_joining tutti_launch tutti_config PUBLIC torch ${TORCH_LIBRARIES})
 target_compile_features(tutti_shared PUBLIC cxx_std_20)
 target_include_directories(tutti_shared INTERFACE
   $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

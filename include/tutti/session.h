@@ -27,8 +27,8 @@ enum class ReduceOp { sum, average, min, max };
 // time-out (`tutti launch --timeout`).
 class TUTTI_API Session {
  public:
-  // As one of the job whose launcher has started this process; alone where none has. Blocks until all have
-  // joined. Once in a process.
+  // As one of the processes that a launcher has started: `tutti launch`, torchrun, mpirun, srun and others
+  // (docs/joining.md); alone where none has. Blocks until all have joined. Once in a process.
   static Session join();
 
   Session(Session&&) noexcept;

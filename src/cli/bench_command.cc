@@ -12,6 +12,7 @@
 #include "cli/train_command.h"
 #include "collectives/algorithms.h"
 #include "config/emulation.h"
+#include "config/flags.h"
 #include "config/settings.h"
 #include "engines/engines.h"
 #include "lab/bench_allreduce.h"
@@ -119,6 +120,9 @@ BenchResult run_processes(launch::JobSpec job, const BenchFlags& f,
   job.program = this_program();
   job.transport = f.transport;
   job.wire = f.wire;
+  const auto settings = config::join_settings();
+  job.interface = settings.interface;
+  job.ports = parse_port_range(settings.port_range);
   job.timeout = timeout_of(f);
   const launch::Listener listener{
       [](Rank r, bool, const std::string& line) { fmt::print(stderr, "[{}] {}\n", to_int(r), line); },
@@ -161,7 +165,8 @@ void print_emulated(const nlohmann::json& rows) {
 // What others have started are the ranks.
 void fit(BenchFlags& f, rendezvous::Meeting& meeting) {
   if (!f.emulate.empty() || f.transport == "inproc")
-    throw ConfigError("--emulate and --transport inproc make ranks themselves; leave mpirun out");
+    throw ConfigError(
+        "--emulate and --transport inproc make ranks, and these were started by another launcher");
   if (!f.ranks) f.ranks = meeting.world();
   if (f.transport == "auto" && std::ranges::max(launch::hosts_of(meeting)) > 0) f.transport = "tcp";
 }
@@ -312,8 +317,11 @@ void add_bench(CLI::App& app, Action& action) {
   add_common(*allreduce, *f);
   allreduce->callback([f, &action] {
     action = [f] {
-      if (!started_by_others()) return bench(*f, nullptr);
-      return in_meeting([&](rendezvous::Meeting& meeting) { return bench(*f, &meeting); });
+      const auto settings = config::join_settings();
+      const auto placement = started_by_others(settings);
+      if (!placement) return bench(*f, nullptr);
+      return in_meeting(*placement, settings,
+                        [&](rendezvous::Meeting& meeting) { return bench(*f, &meeting); });
     };
   });
 

@@ -9,10 +9,12 @@
 #include "cli/command.h"
 #include "collectives/algorithms.h"
 #include "config/environment.h"
+#include "config/flags.h"
 #include "data/catalogue.h"
 #include "emulate/cluster.h"
 #include "engines/engines.h"
 #include "exchange/strategy.h"
+#include "joining/meet.h"
 #include "models/model.h"
 #include "train/precision.h"
 
@@ -43,6 +45,13 @@ std::string emulation() {
   }
 }
 
+std::string who_has_started_us() {
+  const auto settings = config::join_settings();
+  const auto placement = config::placement(settings);
+  return placement ? joining::describe(*placement, settings)
+                   : "nobody's: `tutti train` starts processes itself";
+}
+
 int doctor() {
   line("tutti", kVersion);
   line("libtorch",
@@ -53,6 +62,7 @@ int doctor() {
   line("machine", fmt::format("{} cores for this process, {} of memory", allowed_cores().size(),
                               human_bytes(pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)))));
   line("transports", "inproc, shm, tcp (authenticated; --wire encrypt)");
+  line("launcher", who_has_started_us());
   line("emulate", emulation());
   std::string strategies;
   for (const auto& s : exchange::all_strategies())

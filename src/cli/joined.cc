@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "config/environment.h"
+#include "joining/meet.h"
 #include "launch/join.h"
 #include "mpi/mpi.h"
 
@@ -27,15 +28,20 @@ void name_memory_files(nlohmann::json& value, const std::string& of_process) {
 
 }  // namespace
 
-bool started_by_others() {
-  if (!config::mpi_world()) return false;
-  const std::string why_not = mpi::why_not();
-  if (!why_not.empty()) throw ConfigError(fmt::format("mpirun has started this process, and {}", why_not));
-  return true;
+std::optional<config::Placement> started_by_others(const config::JoinSettings& settings) {
+  auto placement = config::placement(settings);
+  // A worker of ours is another command.
+  if (!placement || placement->job_descriptor) return std::nullopt;
+  if (placement->size == 1 && !mpi::can_reach(*placement)) return std::nullopt;
+  if (!placement->conflict.empty() && placement->rank == 0)
+    fmt::print(stderr, "tutti: {}\n", placement->conflict);
+  return placement;
 }
 
-int in_meeting(const std::function<int(rendezvous::Meeting&)>& command) {
-  const auto meeting = mpi::Meeting::join();
+int in_meeting(const config::Placement& placement, const config::JoinSettings& settings,
+               const std::function<int(rendezvous::Meeting&)>& command) {
+  const auto meeting =
+      mpi::can_reach(placement) ? mpi::join() : joining::meet(placement, settings, config::private_folder());
   try {
     const int code = command(*meeting);
     if (code == 0) meeting->finish();

@@ -2,18 +2,23 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
+#include "config/launchers.h"
 #include "launch/launcher.h"
 #include "rendezvous/meeting.h"
 
 namespace tutti::cli {
 
-// Whether mpirun has started this process. Throws ConfigError if so and this build knows no MPI.
-bool started_by_others();
+// The place among others that a launcher has given this process; nothing where none has, or where it has
+// started this one alone, without MPI: then our own launcher starts what is asked for. Tells a conflict
+// between launchers. Throws ConfigError.
+std::optional<config::Placement> started_by_others(const config::JoinSettings& settings);
 
 // Calls `command` as one of those processes, with their meeting, and ends the meeting if all went well. What
-// is wrong with the input is said by rank 0 alone. The result is the exit code.
-int in_meeting(const std::function<int(rendezvous::Meeting&)>& command);
+// is wrong with the input is said by rank 0 alone. The result is the exit code. Throws ConfigError, RunError.
+int in_meeting(const config::Placement& placement, const config::JoinSettings& settings,
+               const std::function<int(rendezvous::Meeting&)>& command);
 
 // As launch::run() in such processes: rank 0 brings the spec, all others null. The others' failures are
 // printed here; rank 0's outcome is the caller's to tell.

@@ -98,12 +98,33 @@ int train(const config::TrainConfig& config, const lab::RunJob& run_job = launch
   return observe::replicas_agree(summary) ? 0 : 1;
 }
 
-// What others have started are workers, and servers where the strategy has some of their own.
-config::TrainConfig fitted(config::TrainConfig config, bool workers_said, rendezvous::Meeting& meeting) {
-  if (!config.emulate.empty()) throw ConfigError("--emulate starts processes itself; leave mpirun out");
-  if (config.restarts > 0)
+// Where roles are said, they are the strategy's.
+void fit_roles(config::TrainConfig& config, int servers, const config::Placement& placement) {
+  if (config.colocate && servers > 0)
+    throw ConfigError(fmt::format("--colocate puts servers into the workers, and {} has {} ps; leave one out",
+                                  placement.launcher, servers));
+  const bool serves = exchange::find_strategy(config.strategy).servers;
+  const bool needs = serves && !config.colocate;
+  if (needs != (servers > 0) || (config.servers != 0 && config.servers != servers))
     throw ConfigError(
-        "--restarts starts processes itself; under mpirun repeat the command with --resume auto");
+        fmt::format("{} has {} ps, and --strategy {} {}", placement.launcher, servers, config.strategy,
+                    !serves               ? "has no servers"
+                    : config.servers != 0 ? fmt::format("is to have --servers {}", config.servers)
+                                          : "needs one, or --colocate"));
+  config.servers = servers;
+}
+
+// What others have started are workers, and servers where the strategy has some of their own.
+config::TrainConfig fitted(config::TrainConfig config, bool workers_said, const config::Placement& placement,
+                           rendezvous::Meeting& meeting) {
+  const auto started = placement.launcher;
+  if (!config.emulate.empty() || !config.hosts.empty() || !config.hostfile.empty())
+    throw ConfigError(fmt::format(
+        "--emulate, --hosts and --hostfile start processes, which {} has done; leave one out", started));
+  if (config.restarts > 0)
+    throw ConfigError(fmt::format(
+        "--restarts starts processes, which {} has done; repeat the command with --resume auto", started));
+  if (placement.servers) fit_roles(config, *placement.servers, placement);
   if (!workers_said) {
     const auto& strategy = exchange::find_strategy(config.strategy);
     const int servers = strategy.servers && !config.colocate ? std::max(1, config.servers) : 0;
@@ -120,15 +141,16 @@ void require_one_board(const config::TrainConfig& config) {
   const auto& strategy = exchange::find_strategy(config.strategy);
   const bool in_step = !strategy.asynchronous && !strategy.replicas_differ && !strategy.shares_memory;
   if (!in_step || config.backup_workers > 0)
-    throw ConfigError(
-        fmt::format("--strategy {} needs all processes on one host under mpirun; use one whose "
-                    "workers keep step, as allreduce and ps-sync",
-                    config.strategy));
-  if (!config.until.empty()) throw ConfigError("--until needs all processes on one host under mpirun");
+    throw ConfigError(fmt::format(
+        "--strategy {} needs all processes on one host, or our own launcher (--hosts); use one whose "
+        "workers keep step, as allreduce and ps-sync",
+        config.strategy));
+  if (!config.until.empty())
+    throw ConfigError("--until needs all processes on one host, or our own launcher (--hosts)");
 }
 
 // Every process of the meeting calls it; rank 0 prepares, from what `configure` gives it, and tells.
-int train_in_meeting(rendezvous::Meeting& meeting, bool workers_said,
+int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& placement, bool workers_said,
                      const std::function<config::TrainConfig()>& configure) {
   const bool one_host = std::ranges::max(launch::hosts_of(meeting)) == 0;
   if (meeting.rank() != Rank{0}) {
@@ -147,7 +169,7 @@ int train_in_meeting(rendezvous::Meeting& meeting, bool workers_said,
     if (!begun) launch::call_off(meeting, why);
   };
   try {
-    auto config = fitted(configure(), workers_said, meeting);
+    auto config = fitted(configure(), workers_said, placement, meeting);
     if (!one_host) require_one_board(config);
     if (config.transport == "auto" && !one_host) config.transport = "tcp";
     const auto warning = engines::find_engine(config.engine).between_hosts;
@@ -225,10 +247,13 @@ void add_train(CLI::App& app, Action& action) {
       const auto resolved = [&] {
         return config->resume.empty() ? *config : laid_over_saved(*command, *config);
       };
-      if (!started_by_others()) return train(resolved());
+      const auto settings = config::join_settings_of(*config);
+      const auto placement = started_by_others(settings);
+      if (!placement) return train(resolved());
       const bool workers_said = command->count("--workers") > 0 || !config->resume.empty();
-      return in_meeting(
-          [&](rendezvous::Meeting& meeting) { return train_in_meeting(meeting, workers_said, resolved); });
+      return in_meeting(*placement, settings, [&](rendezvous::Meeting& meeting) {
+        return train_in_meeting(meeting, *placement, workers_said, resolved);
+      });
     };
   });
 }

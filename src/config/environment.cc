@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <sstream>
 
@@ -15,16 +14,6 @@ namespace {
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody here sets the environment
   if (value == nullptr || *value == '\0') return std::nullopt;
-  return value;
-}
-
-std::optional<int> number(const char* name, const char* advice) {
-  const auto text = variable(name);
-  if (!text) return std::nullopt;
-  int value = -1;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc() || end != text->data() + text->size())
-    throw ConfigError(fmt::format("{} is '{}', which is no {}", name, *text, advice));
   return value;
 }
 
@@ -88,13 +77,17 @@ SshConnection ssh_connection() {
   return c;
 }
 
-std::optional<int> job_descriptor() {
-  return number("TUTTI_JOB_FD", "descriptor; `tutti launch` sets it");
+std::optional<Placement> placement(const JoinSettings& settings) {
+  return find_placement([](const std::string& name) { return variable(name.c_str()); }, settings);
 }
 
-std::optional<int> mpi_world() {
-  const auto open_mpi = number("OMPI_COMM_WORLD_SIZE", "number; mpirun sets it");
-  return open_mpi ? open_mpi : number("PMI_SIZE", "number; mpirun sets it");
+std::filesystem::path private_folder() {
+  // The variable may come from the host that somebody has logged in to, without its folder.
+  const auto runtime = variable("XDG_RUNTIME_DIR");
+  std::error_code none;
+  if (runtime && std::filesystem::is_directory(*runtime, none))
+    return std::filesystem::path(*runtime) / "tutti";
+  return fmt::format("/tmp/tutti-{}", ::geteuid());
 }
 
 bool has_glibc_tunables() {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "config/launchers.h"
+
 namespace tutti::config {
 
 // Where data sets are looked for: $TUTTI_DATA, the user's cache folder, where Debian's packages put theirs.
@@ -30,10 +32,6 @@ bool has_glibc_tunables();
 // slash. Throws ConfigError if there is none that can be run.
 std::string find_program(const std::string& name);
 
-// How many processes mpirun has started, if it has started this one: $OMPI_COMM_WORLD_SIZE (Open MPI) or
-// $PMI_SIZE (MPICH). Throws ConfigError if it is no number.
-std::optional<int> mpi_world();
-
 // The two ends of the ssh connection that has started this process, by $SSH_CONNECTION; empty without one.
 struct SshConnection {
   std::string caller;
@@ -41,7 +39,11 @@ struct SshConnection {
 };
 SshConnection ssh_connection();
 
-// The descriptor that `tutti launch` names in $TUTTI_JOB_FD, if a launcher has started this process.
-std::optional<int> job_descriptor();
+// The place that a launcher has given this process, if one has started it. Throws ConfigError.
+std::optional<Placement> placement(const JoinSettings& settings);
+
+// A folder for what is this user's alone and of no use after a reboot: $XDG_RUNTIME_DIR/tutti, or
+// /tmp/tutti-UID where that is not there. It may not be made yet.
+std::filesystem::path private_folder();
 
 }  // namespace tutti::config

@@ -62,6 +62,20 @@ void add_own_data_flags(CLI::App& command, TrainConfig& config) {
   }
 }
 
+JoinSettings join_settings() {
+  CLI::App nothing_said;
+  TrainConfig config;
+  for (const Setting& setting : settings()) {
+    if (setting.group == Group::joining) add_flag(nothing_said, setting, config);
+  }
+  try {
+    nothing_said.parse(std::vector<std::string>{});
+  } catch (const CLI::ParseError& e) {
+    throw ConfigError(e.what());
+  }
+  return join_settings_of(config);
+}
+
 void apply_config_file(CLI::App& command, const std::string& path) {
   if (!std::filesystem::is_regular_file(path))
     throw ConfigError(fmt::format("--config {}: no such file", path));

@@ -19,6 +19,10 @@ void add_train_flags(CLI::App& command, TrainConfig& config);
 // Of them those that say something of data of one's own, Group::own_data.
 void add_own_data_flags(CLI::App& command, TrainConfig& config);
 
+// What the variables of this process say of Group::joining, for programs that have no such flags. Throws
+// ConfigError.
+JoinSettings join_settings();
+
 // Fills from the file what neither flag nor environment has set. Throws ConfigError that names file and key.
 void apply_config_file(CLI::App& command, const std::string& path);
 

@@ -183,6 +183,26 @@ std::vector<Setting> host_settings() {
   });
 }
 
+// Processes that others start, and where ranks listen.
+std::vector<Setting> joining_settings() {
+  return all_changeable({
+      {"interface", &C::interface,
+       "network interface, by name or address, that ranks listen on; default: loopback where all are on one "
+       "host, else the address by which other hosts know this one"},
+      {"port_range", &C::port_range, "FIRST-LAST: ports that ranks listen on; default: any that is free"},
+      {"cluster", &C::cluster,
+       "a file like TensorFlow's TF_CONFIG with the chief, workers and ps of a job that others start"},
+      {"task", &C::task, "which of its tasks this process is, e.g. worker:1; default: what the file says"},
+      {"port", &C::port, {.least = 1, .most = 65535, .or_zero = true, .rule = "between 1 and 65535"},
+       "at which rank 0 waits for the others, where another launcher has started them; default: what that says"},
+      {"secret_file", &C::secret_file,
+       "a file of mode 0600 with a secret that these processes share; needed on several hosts without MPI or PMI"},
+      {"join_timeout_s", &C::join_timeout_s, {.above = 0, .most = 86400, .rule = "between 0 and 86400 seconds"},
+       "seconds until a process of such a job that has not come is given up",
+       {.flag = "join-timeout"}},
+  });
+}
+
 // Machines that are not there.
 std::vector<Setting> emulation_settings() {
   return {
@@ -271,11 +291,17 @@ struct Section {
 
 // In the order of Group.
 constexpr Section kSections[] = {
-    {"Network", network_settings},        {"Data", data_settings},
-    {"Your own data", own_data_settings}, {"Training", training_settings},
-    {"Optimizer", optimizer_settings},    {"Single strategies", strategy_settings},
-    {"Several hosts", host_settings},     {"Emulated machines", emulation_settings},
-    {"This machine", machine_settings},   {"Outcome", outcome_settings},
+    {"Network", network_settings},
+    {"Data", data_settings},
+    {"Your own data", own_data_settings},
+    {"Training", training_settings},
+    {"Optimizer", optimizer_settings},
+    {"Single strategies", strategy_settings},
+    {"Several hosts", host_settings},
+    {"Joining", joining_settings},
+    {"Emulated machines", emulation_settings},
+    {"This machine", machine_settings},
+    {"Outcome", outcome_settings},
 };
 
 }  // namespace

@@ -32,6 +32,7 @@ enum class Group {
   optimizer,
   strategy,
   hosts,
+  joining,
   emulation,
   machine,
   outcome

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "base/port_range.h"
 #include "config/emulation.h"
 #include "config/hosts.h"
 #include "config/settings.h"
@@ -103,7 +104,22 @@ void validate(const TrainConfig& c) {
   require_own_data(c);
   require_emulated(c);
   require_hosts(c);
+  parse_port_range(c.port_range);
   require_outcome(c);
+}
+
+JoinSettings join_settings_of(const TrainConfig& c) {
+  for (const Setting& setting : settings()) {
+    if (setting.group == Group::joining) validate(setting, c);
+  }
+  parse_port_range(c.port_range);
+  return {.cluster = c.cluster,
+          .task = c.task,
+          .interface = c.interface,
+          .port_range = c.port_range,
+          .secret_file = c.secret_file,
+          .port = c.port,
+          .timeout_s = c.join_timeout_s};
 }
 
 Slow parse_slow(const TrainConfig& c) {

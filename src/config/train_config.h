@@ -10,6 +10,8 @@
 #include <optional>
 #include <string>
 
+#include "config/launchers.h"
+
 namespace tutti::config {
 
 struct TrainConfig {
@@ -86,6 +88,14 @@ struct TrainConfig {
   std::string ssh_config;      // empty: the user's own
   std::string remote_program;  // empty: where this one is
 
+  std::string cluster;         // a file like TF_CONFIG: who is in a job that others start
+  std::string task;            // of it, this process's
+  std::string interface;       // by name or address; empty: loopback, or what other hosts reach
+  std::string port_range;      // FIRST-LAST; empty: any
+  int port = 0;                // of rank 0, for processes that others start; 0: as their launcher says
+  std::string secret_file;     // that those processes share
+  double join_timeout_s = 60;  // until one of them that has not come is given up
+
   bool sync_batchnorm = false;
   std::string device = "cpu";
   std::string precision = "fp32";  // fp32 | bf16
@@ -133,6 +143,10 @@ struct Until {
   double value = 0;
 };
 std::optional<Until> parse_until(const TrainConfig& config);
+
+// What of it is about joining a job that others start. Checked here, because it counts before anything else
+// is looked at. Throws ConfigError that names the flag.
+JoinSettings join_settings_of(const TrainConfig& config);
 
 // Checks what can be checked without data or model. Throws ConfigError that names the flag.
 void validate(const TrainConfig& config);

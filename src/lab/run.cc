@@ -25,6 +25,8 @@ launch::JobSpec spec_of(const train::Prepared& run, const std::string& program) 
   spec.payload = run.setup;
   spec.transport = config.transport;
   spec.wire = config.wire;
+  spec.interface = config.interface;
+  spec.ports = parse_port_range(config.port_range);
   spec.busy_threads = config.threads + 1;  // backward computes while the exchange waits
   spec.timeout = train::timeout_of(config);
   spec.heartbeat_timeout = train::heartbeat_timeout_of(config);

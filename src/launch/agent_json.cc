@@ -26,6 +26,8 @@ json to_json(const JobSpec& s) {
           {"payload", s.payload},
           {"transport", s.transport},
           {"wire", s.wire},
+          {"interface", s.interface},
+          {"ports", text_of(s.ports)},
           {"timeout_ms", milliseconds(s.timeout)},
           {"heartbeat_timeout_ms", milliseconds(s.heartbeat_timeout)},
           {"shows_life", s.shows_life},
@@ -44,6 +46,8 @@ JobSpec spec_from_json(const json& j) {
   s.payload = j.at("payload");
   j.at("transport").get_to(s.transport);
   j.at("wire").get_to(s.wire);
+  j.at("interface").get_to(s.interface);
+  s.ports = parse_port_range(j.at("ports"));
   s.timeout = std::chrono::milliseconds(j.at("timeout_ms").get<std::int64_t>());
   s.heartbeat_timeout = std::chrono::milliseconds(j.at("heartbeat_timeout_ms").get<std::int64_t>());
   j.at("shows_life").get_to(s.shows_life);

@@ -93,7 +93,7 @@ void HostJob::start() {
     WorkerJob job = common_;
     job.rank = ranks_[i];
     const Place place = place_of(spec_, to_int(job.rank));
-    job.address = place.address;
+    job.address = address_of(spec_, place);
     job.local_segment_fd = local_segment_of(job);
     job.own_core = shares[i].size() >= static_cast<std::size_t>(spec_.busy_threads);
     start_one(job, shares[i], place.network);

@@ -28,6 +28,9 @@ WorkerJob common_of(const JobSpec& spec);
 // Where a process is, by its number.
 Place place_of(const JobSpec& spec, int process);
 
+// The address that processes at this place listen on. Throws ConfigError.
+std::string address_of(const JobSpec& spec, const Place& place);
+
 // Runs on the thread that runs `io`. Whoever destroys it has waited for every child.
 class HostJob {
  public:

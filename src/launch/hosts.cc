@@ -269,7 +269,8 @@ class JobOnHosts {
       const WorkerJob common = common_of(job.spec);
       job.secret = common.secret;
       job.digest = digest_of(common);
-      rendezvous_ = std::make_unique<rendezvous::Rendezvous>(io_, here, common.world, credentials_of(common));
+      rendezvous_ = std::make_unique<rendezvous::Rendezvous>(io_, here, common.world, credentials_of(common),
+                                                             spec_.ports);
     } catch (const std::exception&) {
       refused_ = std::current_exception();
       return end_all();

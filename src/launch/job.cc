@@ -62,6 +62,7 @@ UniqueFd write_job(const WorkerJob& job) {
                                {"rendezvous_host", job.rendezvous.host},
                                {"rendezvous_port", job.rendezvous.port},
                                {"address", job.address},
+                               {"ports", text_of(job.ports)},
                                {"board_fd", job.board_fd},
                                {"report_fd", job.report_fd},
                                {"timeout_ms", job.timeout.count()},
@@ -112,6 +113,7 @@ WorkerJob read_job(int fd) {
     job.local_segment_fd = json.at("local_segment_fd");
     job.rendezvous = {json.at("rendezvous_host"), json.at("rendezvous_port")};
     job.address = json.at("address");
+    job.ports = parse_port_range(json.at("ports"));
     job.board_fd = json.at("board_fd");
     job.report_fd = json.at("report_fd");
     job.timeout = std::chrono::milliseconds(json.at("timeout_ms").get<std::int64_t>());
@@ -139,7 +141,7 @@ std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink
   }
   const net::Waiting waiting(*options.board, job.rank);
   const auto credentials = credentials_of(job);
-  net::Mesh mesh(job.rank, job.world, credentials, job.address);
+  net::Mesh mesh(job.rank, job.world, credentials, job.address, job.ports);
   const auto peers =
       rendezvous::join(job.rendezvous, credentials, job.rank, job.world, mesh.endpoint(),
                        Deadline::in(std::max<Clock::duration>(job.timeout, net::kTimeToStart)));

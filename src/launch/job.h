@@ -14,6 +14,7 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
+#include "base/port_range.h"
 #include "net/auth.h"
 #include "net/dial.h"
 #include "net/transport.h"
@@ -37,6 +38,7 @@ struct WorkerJob {
   int local_segment_fd = -1;          // that of this host's workers, beside tcp
   net::Endpoint rendezvous;           // for tcp
   std::string address;                // where the rank listens, for tcp
+  PortRange ports = {};               // and on one of these
   int board_fd = -1;                  // where all ranks show how they are (net/status_board.h)
   int report_fd = -1;
   std::chrono::milliseconds timeout{30'000};

@@ -1,22 +1,22 @@
 #include "launch/join.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netdb.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <map>
+#include <memory>
 #include <optional>
 #include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
+#include "base/version.h"
 #include "net/auth.h"
+#include "net/interface.h"
 #include "net/segment.h"
 #include "net/status_board.h"
 #include "net/wire.h"
@@ -40,24 +40,12 @@ std::string host_id() {
          link_of("/proc/self/ns/net");
 }
 
-// Under which other hosts know this one. Throws RunError if its name leads to no address but loopback.
-std::string address_of_host() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  addrinfo wanted{};
-  wanted.ai_family = AF_INET;
-  wanted.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(name, nullptr, &wanted, &found) == 0) {
-    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, &::freeaddrinfo);
-    for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
-      char text[INET_ADDRSTRLEN] = "";
-      ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(a->ai_addr)->sin_addr, text, sizeof text);
-      if (!std::string_view(text).starts_with("127.")) return text;
-    }
-  }
-  throw RunError(
-      fmt::format("the name of this host, {}, leads to no address that other hosts can reach", name));
+// Where this process listens: where it was told to, or where the others reach it.
+std::string address_for(const JobSpec& spec, const rendezvous::Meeting& meeting, bool one_host) {
+  if (!spec.interface.empty()) return net::address_of_interface(spec.interface);
+  if (one_host) return "127.0.0.1";
+  const auto known = meeting.address();
+  return known.empty() ? net::address_of_host() : known;
 }
 
 UniqueFd open_of_process(int pid, int fd) {
@@ -69,8 +57,10 @@ UniqueFd open_of_process(int pid, int fd) {
 // Where ranks find each other, in rank 0's process.
 class RendezvousThread {
  public:
-  RendezvousThread(const std::string& address, int world, const net::Credentials& credentials)
-      : rendezvous_(io_, address, world, credentials), endpoint_(rendezvous_.endpoint()), thread_([this] {
+  explicit RendezvousThread(const WorkerJob& job)
+      : rendezvous_(io_, job.address, job.world, credentials_of(job), job.ports),
+        endpoint_(rendezvous_.endpoint()),
+        thread_([this] {
           name_thread("rendezvous");
           io_.run();
         }) {}
@@ -112,7 +102,8 @@ class Member final : public Joined {
     job_.transport = spec.transport;
     job_.wire =
         net::resolve_wire(net::parse_wire(spec.wire), one_host ? net::Reach::one_host : net::Reach::hosts);
-    job_.address = one_host ? "127.0.0.1" : address_of_host();
+    job_.address = address_for(spec, meeting, one_host);
+    job_.ports = spec.ports;
     job_.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec.timeout);
     job_.shows_life = spec.shows_life;
     const auto neighbours = static_cast<std::size_t>(std::ranges::count(hosts, hosts[me]));
@@ -120,7 +111,7 @@ class Member final : public Joined {
 
     const bool shares = spec.transport == "shm";
     if (first == me) make_shared_memory(spec, shares);
-    if (me == 0 && !shares) rendezvous_.emplace(job_.address, job_.world, credentials_of(job_));
+    if (me == 0 && !shares) rendezvous_.emplace(job_);
     const auto texts = meeting.all_gather(what_others_open().dump());
     const json made = json::parse(texts[first]);
     if (first != me) open_shared_memory(made);
@@ -185,6 +176,21 @@ class Member final : public Joined {
   std::optional<RendezvousThread> rendezvous_;
 };
 
+// By rank, what each has said first.
+void require_one_version(const std::vector<std::string>& texts) {
+  const auto version_of = [](const std::string& text) {
+    return json::parse(text).at("version").get<std::string>();
+  };
+  const auto first = version_of(texts.front());
+  for (std::size_t r = 1; r < texts.size(); ++r) {
+    if (const auto other = version_of(texts[r]); other != first) {
+      throw ConfigError(
+          fmt::format("rank 0 is tutti {} and rank {} is tutti {}: the same version must be everywhere",
+                      first, r, other));
+    }
+  }
+}
+
 // Hands a worker's reports to whoever listens, until the pipe ends.
 class Reports {
  public:
@@ -234,19 +240,22 @@ std::vector<int> hosts_of(rendezvous::Meeting& meeting) {
 }
 
 std::unique_ptr<Joined> join(rendezvous::Meeting& meeting, const JobSpec* spec) {
-  std::string mine;
+  json mine = {{"version", kVersion}};
   if (meeting.rank() == Rank{0}) {
     TUTTI_CHECK(spec != nullptr, "rank 0 says what is done");
-    mine = json{{"spec", to_json(*spec)}, {"secret", bytes_to_json(net::make_secret())}}.dump();
+    mine["spec"] = to_json(*spec);
+    mine["secret"] = bytes_to_json(net::make_secret());
   }
-  const json told = json::parse(meeting.all_gather(mine).front());
+  const auto texts = meeting.all_gather(mine.dump());
+  require_one_version(texts);
+  const json told = json::parse(texts.front());
   if (told.contains("called_off")) throw CalledOff(told["called_off"].get<std::string>());
   return std::make_unique<Member>(meeting, spec_from_json(told.at("spec")),
                                   digest_from_json(told.at("secret")).value(), hosts_of(meeting));
 }
 
 void call_off(rendezvous::Meeting& meeting, const std::string& why) {
-  meeting.all_gather(json{{"called_off", why}}.dump());
+  meeting.all_gather(json{{"version", kVersion}, {"called_off", why}}.dump());
 }
 
 Outcome run_joined(rendezvous::Meeting& meeting, const JobSpec* spec, const Listener& listener,

@@ -33,7 +33,8 @@ class Joined {
 
 // A collective call: rank 0 brings the spec, others null. Of the spec counts what is the same for all
 // processes: ranks, task, payload, transport, time-outs. Its workers and servers must be as many processes as
-// have met. Ranks listen on loopback where all share a host, else on the address of their host's name. Throws
+// have met. Ranks listen on spec.interface if it names one, else on loopback where all share a host, else
+// where the meeting says that others reach them, else on the address of their host's name. Throws
 // ConfigError, the same on every rank, RunError.
 std::unique_ptr<Joined> join(rendezvous::Meeting& meeting, const JobSpec* spec);
 

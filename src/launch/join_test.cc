@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/version.h"
 #include "net/transport.h"
 
 namespace tutti::launch {
@@ -115,6 +116,57 @@ TEST(Join, TooFewProcessesAreRefusedOnEveryRankWithBothNumbers) {
     }
   });
   EXPECT_EQ(refused, 2);
+}
+
+// As a process of another version would speak.
+class OtherVersion final : public rendezvous::Meeting {
+ public:
+  explicit OtherVersion(rendezvous::Meeting& meeting) : meeting_(meeting) {}
+  Rank rank() const override { return meeting_.rank(); }
+  int world() const override { return meeting_.world(); }
+  std::vector<std::string> all_gather(const std::string& mine) override {
+    auto said = nlohmann::json::parse(mine);
+    said["version"] = "0.0.1";
+    return meeting_.all_gather(said.dump());
+  }
+
+ private:
+  rendezvous::Meeting& meeting_;
+};
+
+TEST(Join, VersionsThatDifferAreRefusedOnEveryRankWithBoth) {
+  const JobSpec spec = spec_of(3, 0, "shm");
+  std::atomic<int> refused{0};
+  meet(3, [&](rendezvous::Meeting& meeting) {
+    OtherVersion other(meeting);
+    try {
+      join(meeting.rank() == Rank{2} ? static_cast<rendezvous::Meeting&>(other) : meeting,
+           on_first(meeting, spec));
+    } catch (const ConfigError& e) {
+      EXPECT_EQ(
+          std::string(e.what()),
+          fmt::format("rank 0 is tutti {} and rank 2 is tutti 0.0.1: the same version must be everywhere",
+                      kVersion));
+      ++refused;
+    }
+  });
+  EXPECT_EQ(refused, 3);
+}
+
+TEST(Join, InterfaceAndPortsOfTheSpecAreWhereRanksListen) {
+  JobSpec spec = spec_of(2, 0, "tcp");
+  spec.interface = "lo";
+  spec.ports = {21'300, 21'399};
+  meet(2, [&](rendezvous::Meeting& meeting) {
+    const auto joined = join(meeting, on_first(meeting, spec));
+    const WorkerJob& job = joined->job();
+    EXPECT_EQ(job.address, "127.0.0.1");
+    EXPECT_EQ(job.ports, spec.ports);
+    EXPECT_GE(job.rendezvous.port, spec.ports.first);
+    EXPECT_LE(job.rendezvous.port, spec.ports.last);
+    observe::JsonlSink unheard(UniqueFd(), "nowhere");
+    EXPECT_EQ(connect(job, unheard)->world(), 2);
+  });
 }
 
 TEST(Join, JobThatIsCalledOffBeginsNowhere) {

@@ -9,6 +9,7 @@
 #include "base/process.h"
 #include "launch/host_job.h"
 #include "launch/interruption.h"
+#include "net/interface.h"
 #include "net/wire.h"
 #include "rendezvous/rendezvous.h"
 
@@ -66,8 +67,8 @@ class Job {
  private:
   void open_rendezvous(const WorkerJob& job) {
     const auto open = [&] {
-      rendezvous_ = std::make_unique<rendezvous::Rendezvous>(io_, spec_.rendezvous.address, job.world,
-                                                             credentials_of(job));
+      rendezvous_ = std::make_unique<rendezvous::Rendezvous>(io_, address_of(spec_, spec_.rendezvous),
+                                                             job.world, credentials_of(job), spec_.ports);
     };
     spec_.rendezvous.network < 0 ? open() : in_network(spec_.rendezvous.network, open);
   }
@@ -92,6 +93,12 @@ Place place_of(const JobSpec& spec, int process) {
   return spec.places.empty() ? Place{} : spec.places.at(static_cast<std::size_t>(process));
 }
 
+std::string address_of(const JobSpec& spec, const Place& place) {
+  // In a network of its own there is no interface that people could have meant.
+  const bool chosen = !spec.interface.empty() && place.network < 0;
+  return chosen ? net::address_of_interface(spec.interface) : place.address;
+}
+
 WorkerJob common_of(const JobSpec& spec) {
   WorkerJob job;
   job.world = spec.workers + spec.servers;
@@ -106,6 +113,7 @@ WorkerJob common_of(const JobSpec& spec) {
   job.transport = spec.transport;
   job.wire = net::resolve_wire(net::parse_wire(spec.wire), reach_of(spec));
   job.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec.timeout);
+  job.ports = spec.ports;
   job.survives_workers = spec.survives_workers;
   job.shows_life = spec.shows_life;
   return job;

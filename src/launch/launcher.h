@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/port_range.h"
 #include "launch/diagnose.h"
 
 namespace tutti::launch {
@@ -39,6 +40,9 @@ struct JobSpec {
   // What protects the connections of "tcp": "plain", "auth", "encrypt", or "auto", by where the places are
   // (net/wire.h).
   std::string wire = "auto";
+  // That ranks listen on over "tcp", by name or address; empty: as the places say. Hosts may share a name.
+  std::string interface = {};
+  PortRange ports = {};  // that they listen on
   // A rank that makes no progress for so long, and waits for nobody, is stuck (launch/watch.h).
   Clock::duration timeout = std::chrono::seconds(30);
   // A process that shows no life for so long is lost.

@@ -3,9 +3,10 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "base/error.h"
-#include "launch/job.h"
+#include "launch/join.h"
 #include "net/group.h"
 #include "net/segment_transport.h"
 
@@ -17,9 +18,24 @@ void close_on_exec(int fd) {
   if (fd >= 0) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-std::unique_ptr<net::Transport> alone() {
-  return std::make_unique<net::SegmentTransport>(
-      std::make_shared<const net::Segment>(net::Segment::create(1)), Rank{0});
+// What a session wants of the job that it makes with the others of a meeting.
+launch::JobSpec spec_of(int processes, bool one_host, const config::JoinSettings& settings) {
+  launch::JobSpec spec;
+  spec.workers = processes;
+  spec.transport = one_host ? "shm" : "tcp";
+  spec.interface = settings.interface;
+  spec.ports = parse_port_range(settings.port_range);
+  spec.timeout = std::chrono::minutes(10);  // as `tutti launch` has it
+  spec.busy_threads = 2;                    // backward computes while the exchange waits
+  return spec;
+}
+
+ConnectOptions connection_of(const launch::WorkerJob& job) {
+  return {job.secret,
+          job.address.empty() ? "127.0.0.1" : job.address,
+          {.timeout = job.timeout, .own_core = job.own_core},
+          job.wire,
+          job.ports};
 }
 
 }  // namespace
@@ -29,22 +45,53 @@ struct Member::Life {
       : board(launch::open_board(job)),
         heartbeat(board, job.rank),
         report(UniqueFd(job.report_fd), "the launcher's pipe") {}
+  ~Life() {
+    // A process that fails does not take leave, and is noticed by that.
+    if (!meeting || std::uncaught_exceptions() > 0) return;
+    try {
+      meeting->finish();
+    } catch (const std::exception&) {  // whoever has started us has ended before
+    }
+  }
+  Life(const Life&) = delete;
+  Life& operator=(const Life&) = delete;
 
+  // Of a job that was made in a meeting; nothing of one that our launcher has made.
+  std::unique_ptr<rendezvous::Meeting> meeting;
+  std::unique_ptr<launch::Joined> joined;
   const net::StatusBoard board;
   const net::Heartbeat heartbeat;
   observe::JsonlSink report;
 };
 
-std::unique_ptr<Member> Member::join(std::optional<int> job_descriptor) {
-  if (!job_descriptor) return std::make_unique<Member>(alone(), ConnectOptions{});
-  const auto job = launch::read_job(*job_descriptor);
+std::unique_ptr<Member> Member::alone() {
+  auto transport = std::make_unique<net::SegmentTransport>(
+      std::make_shared<const net::Segment>(net::Segment::create(1)), Rank{0});
+  return std::make_unique<Member>(std::move(transport), ConnectOptions{});
+}
+
+std::unique_ptr<Member> Member::of_job(int job_descriptor) {
+  const auto job = launch::read_job(job_descriptor);
   for (const int fd : {job.segment_fd, job.local_segment_fd, job.board_fd, job.report_fd}) close_on_exec(fd);
   auto life = std::make_shared<Life>(job);
-  const ConnectOptions connection{job.secret,
-                                  job.address.empty() ? "127.0.0.1" : job.address,
-                                  {.timeout = job.timeout, .own_core = job.own_core},
-                                  job.wire};
-  auto member = std::make_unique<Member>(launch::connect(job, life->report), connection, job.hosts);
+  auto member = std::make_unique<Member>(launch::connect(job, life->report), connection_of(job), job.hosts);
+  member->life_ = std::move(life);
+  return member;
+}
+
+std::unique_ptr<Member> Member::of_meeting(std::unique_ptr<rendezvous::Meeting> meeting,
+                                           const config::JoinSettings& settings) {
+  const bool one_host = std::ranges::max(launch::hosts_of(*meeting)) == 0;
+  const auto spec = spec_of(meeting->world(), one_host, settings);
+  auto joined = launch::join(*meeting, meeting->rank() == Rank{0} ? &spec : nullptr);
+  launch::WorkerJob job = joined->job();
+  job.report_fd = ::open("/dev/null", O_WRONLY | O_CLOEXEC);  // no launcher of ours listens
+  if (job.report_fd < 0) throw_errno("cannot open /dev/null");
+  auto life = std::make_shared<Life>(job);
+  auto member = std::make_unique<Member>(launch::connect(job, life->report), connection_of(job), job.hosts);
+  joined->close_rendezvous();
+  life->joined = std::move(joined);
+  life->meeting = std::move(meeting);
   member->life_ = std::move(life);
   return member;
 }

@@ -7,19 +7,26 @@
 #include <vector>
 
 #include "collectives/native.h"
+#include "config/launchers.h"
 #include "library/tensors.h"
 #include "library/world.h"
 #include "net/heartbeat.h"
 #include "observe/jsonl_sink.h"
+#include "rendezvous/meeting.h"
 
 namespace tutti::library {
 
 // One thread uses it.
 class Member {
  public:
-  // As the launcher's description says (launch/job.h); alone without one. Throws ConfigError, Timeout,
-  // PeerLost.
-  static std::unique_ptr<Member> join(std::optional<int> job_descriptor);
+  // As our launcher's description says (launch/job.h). Throws ConfigError, Timeout, PeerLost.
+  static std::unique_ptr<Member> of_job(int job_descriptor);
+
+  // Makes a job with the others of the meeting. A collective call. Throws likewise, and RunError.
+  static std::unique_ptr<Member> of_meeting(std::unique_ptr<rendezvous::Meeting> meeting,
+                                            const config::JoinSettings& settings);
+
+  static std::unique_ptr<Member> alone();
 
   // Over a transport that is there. `hosts`: by rank, the host that it is on; empty: all are on one.
   Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection, std::vector<int> hosts = {});

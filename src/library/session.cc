@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "config/environment.h"
+#include "config/flags.h"
+#include "joining/meet.h"
 #include "library/member.h"
 
 namespace tutti {
@@ -15,10 +17,16 @@ Session::~Session() = default;
 
 Session Session::join() {
   static std::atomic<bool> joined = false;
-  const auto job = config::job_descriptor();
-  // The descriptor is closed by then, or somebody else's.
-  if (job && joined.exchange(true)) throw ConfigError("this process has joined its job already");
-  return Session(library::Member::join(job));
+  const auto settings = config::join_settings();
+  const auto placement = config::placement(settings);
+  if (!placement || (!placement->job_descriptor && placement->size == 1))
+    return Session(library::Member::alone());
+  // Descriptors are closed by then, or somebody else's, and the others have come and gone.
+  if (joined.exchange(true)) throw ConfigError("this process has joined its job already");
+  if (placement->job_descriptor) return Session(library::Member::of_job(*placement->job_descriptor));
+  if (!placement->conflict.empty()) TORCH_WARN("tutti: ", placement->conflict);
+  return Session(
+      library::Member::of_meeting(joining::meet(*placement, settings, config::private_folder()), settings));
 }
 
 int Session::rank() const {

@@ -72,7 +72,8 @@ class TcpWorld final : public World {
     options_.board = board_of_world(all, seats);
     for (int seat = to_int(all.rank()); seat < seats; seat += workers) {
       const net::Credentials credentials(connection.secret, {.wire = connection.wire});
-      meshes_.emplace(seat, std::make_unique<net::Mesh>(Rank{seat}, seats, credentials, connection.address));
+      meshes_.emplace(seat, std::make_unique<net::Mesh>(Rank{seat}, seats, credentials, connection.address,
+                                                        connection.ports));
     }
     std::string mine;
     for (const auto& [seat, mesh] : meshes_) {

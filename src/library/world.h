@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/port_range.h"
 #include "collectives/collectives.h"
 #include "net/auth.h"
 #include "net/stream_transport.h"
@@ -17,6 +18,7 @@ struct ConnectOptions {
   std::string address = "127.0.0.1";   // where this process listens, for TCP
   net::TransportOptions options = {};  // the board is each world's own
   net::Wire wire = net::Wire::plain;   // what protects TCP connections
+  PortRange ports = {};                // of which it listens on one
 };
 
 // Seats 0 to N - 1 are those of the N processes, and behind them are `servers` more, of which process r has

@@ -12,7 +12,11 @@ std::string library() {
   return "none";
 }
 
-std::unique_ptr<Meeting> Meeting::join() {
+bool can_reach(const config::Placement&) {
+  return false;
+}
+
+std::unique_ptr<rendezvous::Meeting> join() {
   throw RunError(why_not());
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "config/environment.h"
+#include "config/flags.h"
 #include "mpi/call.h"
 #include "mpi/mpi.h"
 
@@ -16,7 +17,7 @@ bool initialised() {
   return yes != 0;
 }
 
-class World final : public Meeting {
+class World final : public rendezvous::Meeting {
  public:
   World() {
     // The thread that trains and the one that communicates take turns.
@@ -61,8 +62,10 @@ class World final : public Meeting {
 }  // namespace
 
 std::string why_not() {
-  if (initialised() || config::mpi_world()) return "";
-  return "mpirun has not started this process; use `mpirun -np N tutti ...`";
+  if (initialised()) return "";
+  const auto placement = config::placement(config::join_settings());
+  if (placement && can_reach(*placement)) return "";
+  return fmt::format("{}'s mpirun has not started this process; use `mpirun -np N tutti ...`", library());
 }
 
 std::string library() {
@@ -77,7 +80,11 @@ std::string library() {
   return name;
 }
 
-std::unique_ptr<Meeting> Meeting::join() {
+bool can_reach(const config::Placement& placement) {
+  return !placement.mpi_library.empty() && library().starts_with(placement.mpi_library);
+}
+
+std::unique_ptr<rendezvous::Meeting> join() {
   if (initialised()) throw RunError("this process has joined MPI already");
   return std::make_unique<World>();
 }

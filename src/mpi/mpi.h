@@ -10,6 +10,7 @@
 
 #include "base/deadline.h"
 #include "collectives/collectives.h"
+#include "config/launchers.h"
 #include "net/transport.h"
 #include "rendezvous/meeting.h"
 
@@ -21,17 +22,13 @@ std::string why_not();
 // The library that is linked, e.g. "Open MPI v4.1.4".
 std::string library();
 
-// The processes that mpirun has started, in the order of MPI_COMM_WORLD. One a process, made before any
-// engine, and used by one thread at a time, engines included.
-class Meeting : public rendezvous::Meeting {
- public:
-  // Initialises MPI. Throws RunError.
-  static std::unique_ptr<Meeting> join();
+// Whether this library can reach the processes among which a launcher has placed this one.
+bool can_reach(const config::Placement& placement);
 
-  // Ends MPI for this process, as a collective call. A process that fails does not call it: mpirun then ends
-  // the others.
-  virtual void finish() = 0;
-};
+// The processes that mpirun has started, in the order of MPI_COMM_WORLD. One a process, made before any
+// engine, and used by one thread at a time, engines included. Initialises MPI; finish() ends it, as a
+// collective call. Throws RunError.
+std::unique_ptr<rendezvous::Meeting> join();
 
 // Vendor collectives among the first ranks of MPI_COMM_WORLD, which are those of the transport. A collective
 // call. The transport outlives the engine. Throws RunError.

@@ -32,6 +32,7 @@ struct Acceptor::Shared : std::enable_shared_from_this<Shared> {
         enter(std::move(e)),
         most_pending(at_most) {}
 
+  bool listen(const asio::ip::address& address, std::uint16_t port);
   void accept_next();
   void refuse_oldest();
   void start(Tcp::socket socket);
@@ -163,19 +164,36 @@ void Acceptor::Shared::accept_next() {
   });
 }
 
-Acceptor::Acceptor(asio::io_context& io, const std::string& address, std::uint16_t port,
+// False if the port is taken.
+bool Acceptor::Shared::listen(const asio::ip::address& address, std::uint16_t port) {
+  const Tcp::endpoint where(address, port);
+  error_code e;
+  acceptor.open(where.protocol());
+  close_on_exec(acceptor.native_handle());
+  acceptor.set_option(Tcp::acceptor::reuse_address(true));
+  acceptor.bind(where, e);
+  // Of two that are bound to a port at the same time only one gets to listen.
+  if (!e) acceptor.listen(asio::socket_base::max_listen_connections, e);
+  if (!e) return true;
+  acceptor.close();
+  if (e != asio::error::address_in_use) throw boost::system::system_error(e);
+  return false;
+}
+
+Acceptor::Acceptor(asio::io_context& io, const std::string& address, PortRange ports,
                    const Credentials& credentials, Rank self, Admission admit, Entry enter,
                    std::size_t pending)
     : shared_(std::make_shared<Shared>(io, credentials, self, std::move(admit), std::move(enter), pending)) {
   try {
-    const Tcp::endpoint where(asio::ip::make_address(address), port);
-    shared_->acceptor.open(where.protocol());
-    close_on_exec(shared_->acceptor.native_handle());
-    shared_->acceptor.set_option(Tcp::acceptor::reuse_address(true));
-    shared_->acceptor.bind(where);
-    shared_->acceptor.listen();
+    const auto digits = asio::ip::make_address(address);
+    int port = ports.first;
+    while (port <= ports.last && !shared_->listen(digits, static_cast<std::uint16_t>(port))) ++port;
+    if (port > ports.last) throw boost::system::system_error(asio::error::address_in_use);
   } catch (const boost::system::system_error& e) {
-    throw RunError(fmt::format("cannot listen on {}:{}: {}", address, port, e.code().message()));
+    const std::string port = ports.any()                 ? "any"
+                             : ports.first == ports.last ? std::to_string(ports.first)
+                                                         : text_of(ports);
+    throw RunError(fmt::format("cannot listen on {}, port {}: {}", address, port, e.code().message()));
   }
   shared_->accept_next();
 }

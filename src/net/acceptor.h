@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/port_range.h"
 #include "net/auth.h"
 
 namespace tutti::net {
@@ -26,9 +27,10 @@ class Acceptor {
   // Receives each one that came in, with the keys of its connection.
   using Entry = std::function<void(Rank from, Tcp::socket socket, const SessionKeys& keys)>;
 
-  // Listens on address, port 0 = any. `pending` leaves room for all honest callers that may come at once, and
-  // is what strangers who say nothing can take. Throws RunError that names the address.
-  Acceptor(boost::asio::io_context& io, const std::string& address, std::uint16_t port,
+  // Listens on address, on the first port of the range that is free. `pending` leaves room for all honest
+  // callers that may come at once, and is what strangers who say nothing can take. Throws RunError that names
+  // the address.
+  Acceptor(boost::asio::io_context& io, const std::string& address, PortRange ports,
            const Credentials& credentials, Rank self, Admission admit, Entry enter,
            std::size_t pending = kPending);
   ~Acceptor();

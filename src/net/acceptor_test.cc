@@ -56,7 +56,7 @@ class AcceptorTest : public ::testing::Test {
   std::set<int> entered_;
   Acceptor acceptor_{io_,
                      "127.0.0.1",
-                     0,
+                     PortRange{},
                      ours_,
                      Rank{0},
                      [this](Rank r) { return !entered_.contains(to_int(r)); },

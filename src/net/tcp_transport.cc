@@ -94,12 +94,12 @@ std::optional<Rank> TcpTransport::lost_peer(const Interest& interest) {
 }
 
 struct Mesh::State {
-  State(Rank r, int world, const Credentials& c, const std::string& address)
+  State(Rank r, int world, const Credentials& c, const std::string& address, PortRange ports)
       : rank(r),
         credentials(c),
         connections(static_cast<std::size_t>(world)),
         acceptor(
-            io, address, 0, credentials, rank,
+            io, address, ports, credentials, rank,
             [this](Rank from) {
               return to_int(from) > to_int(rank) &&
                      static_cast<std::size_t>(to_int(from)) < connections.size() &&
@@ -118,8 +118,8 @@ struct Mesh::State {
   Acceptor acceptor;
 };
 
-Mesh::Mesh(Rank rank, int world, const Credentials& credentials, const std::string& address)
-    : state_(std::make_unique<State>(rank, world, credentials, address)) {
+Mesh::Mesh(Rank rank, int world, const Credentials& credentials, const std::string& address, PortRange ports)
+    : state_(std::make_unique<State>(rank, world, credentials, address, ports)) {
   constexpr std::size_t kOthers = 256;  // what a rank has open beside its connections, with room to spare
   allow_descriptors(static_cast<std::size_t>(world) + Acceptor::kPending + kOthers);
 }

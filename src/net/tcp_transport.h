@@ -29,9 +29,10 @@ class TcpTransport final : public StreamTransport {
 // A rank's listening end before the others know where it is.
 class Mesh {
  public:
-  // Listens on `address` for ranks above `rank`. Connections are protected as the credentials' terms say.
-  // Throws RunError.
-  Mesh(Rank rank, int world, const Credentials& credentials, const std::string& address);
+  // Listens on `address`, on one of the ports, for ranks above `rank`. Connections are protected as the
+  // credentials' terms say. Throws RunError.
+  Mesh(Rank rank, int world, const Credentials& credentials, const std::string& address,
+       PortRange ports = {});
   ~Mesh();
 
   Endpoint endpoint() const;

@@ -20,6 +20,13 @@ class Meeting {
   // Everyone's text, by rank. Every process calls it as often as the others; blocks until all have. Only
   // those who are in the meeting read the texts: a job's secret may be among them. Throws RunError.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
+
+  // Under which the others reach this host, in digits; empty where the meeting does not know.
+  virtual std::string address() const { return {}; }
+
+  // All went well: takes leave of whoever has started us. A process that fails does not call it, and is
+  // noticed by that. Throws RunError.
+  virtual void finish() {}
 };
 
 }  // namespace tutti::rendezvous

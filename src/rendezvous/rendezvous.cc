@@ -71,11 +71,12 @@ struct Rendezvous::State : std::enable_shared_from_this<State> {
     AesGcm::Tag told{};  // behind the list that it gets
   };
 
-  State(asio::io_context& io, const std::string& address, int w, const net::Credentials& credentials)
+  State(asio::io_context& io, const std::string& address, int w, const net::Credentials& credentials,
+        PortRange ports)
       : world(w),
         cards(static_cast<std::size_t>(w)),
         acceptor(
-            io, address, 0, credentials, net::kRendezvous,
+            io, address, ports, credentials, net::kRendezvous,
             [this](Rank from) { return to_int(from) >= 0 && to_int(from) < world && !guests.contains(from); },
             [this](Rank from, net::Tcp::socket socket, const net::SessionKeys& keys) {
               seat(from, {std::move(socket), keys});
@@ -125,8 +126,8 @@ struct Rendezvous::State : std::enable_shared_from_this<State> {
 };
 
 Rendezvous::Rendezvous(asio::io_context& io, const std::string& address, int world,
-                       const net::Credentials& credentials)
-    : state_(std::make_shared<State>(io, address, world, credentials)) {}
+                       const net::Credentials& credentials, PortRange ports)
+    : state_(std::make_shared<State>(io, address, world, credentials, ports)) {}
 
 Rendezvous::~Rendezvous() {
   close();

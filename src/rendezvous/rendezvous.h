@@ -17,9 +17,9 @@ namespace tutti::rendezvous {
 // Runs on the io_context it is given, on the one thread that runs that.
 class Rendezvous {
  public:
-  // Listens on `address`, any port. Throws RunError.
+  // Listens on `address`, on one of the ports. Throws RunError.
   Rendezvous(boost::asio::io_context& io, const std::string& address, int world,
-             const net::Credentials& credentials);
+             const net::Credentials& credentials, PortRange ports = {});
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;

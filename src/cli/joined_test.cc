@@ -1,0 +1,271 @@
+// The program in processes that somebody else has started: by hand, by torchrun, by TensorFlow's description.
+#include <map>
+
+#include "base/error.h"
+#include "cli/program_fixture.h"
+#include "net/acceptor.h"
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+using Variables = std::map<std::string, std::string>;
+
+class StartedByOthers : public Program {
+ protected:
+  // A process for each, with a folder of its own for what it prints.
+  void start(const std::vector<std::string>& arguments, const std::vector<Variables>& processes) {
+    for (const Variables& variables : processes) {
+      const auto folder = root() / fmt::format("process-{}", running_.size());
+      fs::create_directories(folder);
+      running_.push_back(std::make_unique<Running>(folder, arguments, [&] {
+        ::setenv("TUTTI_DATA", (root() / "data").c_str(), 1);
+        ::setenv("XDG_RUNTIME_DIR", root().c_str(), 1);
+        for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+      }));
+    }
+  }
+
+  std::vector<Ended> wait() {
+    std::vector<Ended> ended;
+    for (const auto& r : running_) ended.push_back(r->wait());
+    running_.clear();
+    return ended;
+  }
+
+  static Variables place(int rank, int size) {
+    return {{"RANK", std::to_string(rank)},
+            {"WORLD_SIZE", std::to_string(size)},
+            {"MASTER_ADDR", "localhost"},
+            {"MASTER_PORT", "29400"}};
+  }
+  static std::vector<Variables> places(int size) {
+    std::vector<Variables> all;
+    for (int rank = 0; rank < size; ++rank) all.push_back(place(rank, size));
+    return all;
+  }
+
+  void expect_equal_replicas(std::size_t workers) const {
+    const auto s = summary();
+    EXPECT_EQ(s["replicas_sha256"].size(), workers);
+    for (const auto& r : s["replicas_sha256"]) EXPECT_EQ(r, s["parameters_sha256"]);
+  }
+
+  void expect_nothing_left() const {
+    EXPECT_TRUE(!fs::exists(root() / "tutti") || fs::is_empty(root() / "tutti")) << "the secret";
+  }
+
+  std::vector<std::unique_ptr<Running>> running_;
+};
+
+TEST_F(StartedByOthers, ProcessesWithARankTrainTheBitsOfOurLauncher) {
+  for (const char* transport : {"shm", "tcp"}) {
+    const std::vector<std::string> flags = {"--steps", "4", "--no-evaluate", "--transport", transport};
+    start(train(flags), places(3));
+    const auto ended = wait();
+    for (const Ended& e : ended) ASSERT_EQ(e.code, 0) << e.error;
+    EXPECT_NE(ended[0].out.find("on every replica"), std::string::npos) << ended[0].out;
+    EXPECT_EQ(ended[1].out + ended[2].out, "") << "rank 0 speaks for all";
+    expect_equal_replicas(3);
+    expect_nothing_left();
+    const auto digest = summary()["parameters_sha256"];
+    auto launched = flags;
+    launched.insert(launched.end(), {"--workers", "3"});
+    ASSERT_EQ(run(train(launched)).code, 0);
+    EXPECT_EQ(summary()["parameters_sha256"], digest);
+  }
+}
+
+TEST_F(StartedByOthers, OneThatDoesNotComeIsNamedByTheOthers) {
+  start(train({"--steps", "4", "--join-timeout", "3"}), {place(0, 3), place(2, 3)});
+  for (const Ended& e : wait()) {
+    EXPECT_EQ(e.code, 1);
+    EXPECT_NE(e.error.find("for rank 1, which did not come"), std::string::npos) << e.error;
+  }
+  expect_nothing_left();
+}
+
+TEST_F(StartedByOthers, OneThatIsKilledIsNamedByTheOthersWhichEnd) {
+  for (const char* transport : {"shm", "tcp"}) {
+    start(train({"--epochs", "50", "--no-evaluate", "--transport", transport}), places(3));
+    wait_for_steps();
+    ::kill(running_[1]->pid(), SIGKILL);
+    const auto ended = wait();
+    for (const std::size_t survivor : {0U, 2U}) {
+      EXPECT_EQ(ended[survivor].code, 1) << transport;
+      EXPECT_NE(ended[survivor].error.find("rank 1"), std::string::npos)
+          << transport << ended[survivor].error;
+    }
+    expect_nothing_left();
+  }
+}
+
+TEST_F(StartedByOthers, WhatIsWrongIsSaidOnceAndAllEnd) {
+  start(train_into_out({"--strategy", "nonsense"}), places(2));
+  const auto ended = wait();
+  for (const Ended& e : ended) EXPECT_EQ(e.code, 2) << e.error;
+  EXPECT_EQ(std::ranges::count(ended[0].error, '\n'), 1) << ended[0].error;
+  EXPECT_EQ(ended[1].error, "");
+}
+
+TEST_F(StartedByOthers, BadVariablesAreRefusedByName) {
+  struct Case {
+    Variables variables;
+    std::vector<std::string> flags;
+    std::string said;
+  };
+  auto no_size = place(0, 2);
+  no_size.erase("WORLD_SIZE");
+  auto far = place(0, 2);
+  far["MASTER_ADDR"] = "host0";
+  for (const Case& c :
+       {Case{no_size, {}, "RANK is set and WORLD_SIZE is not"},
+        Case{place(2, 2), {}, "RANK is 2 and WORLD_SIZE is 2"},
+        Case{far, {}, "name a file of mode 0600 that all can read in TUTTI_SECRET_FILE"},
+        Case{place(0, 2), {"--join-timeout", "0"}, "--join-timeout must be between 0 and 86400"},
+        Case{place(0, 2), {"--cluster", "none"}, "--cluster none: cannot be read"},
+        Case{{{"TF_CONFIG", "{}"}}, {}, "TF_CONFIG: must be JSON with a \"cluster\""},
+        Case{{}, {"--port-range", "9-1"}, "--port-range must be FIRST-LAST"},
+        Case{
+            {}, {"--interface", "nowhere0", "--transport", "tcp"}, "--interface nowhere0 is no interface"}}) {
+    start(train_into_out(c.flags), {c.variables});
+    const auto ended = wait();
+    EXPECT_EQ(ended[0].code, 2) << ended[0].error;
+    EXPECT_EQ(std::ranges::count(ended[0].error, '\n'), 1) << ended[0].error;
+    EXPECT_NE(ended[0].error.find(c.said), std::string::npos) << ended[0].error;
+  }
+}
+
+// One that is alone starts what it is asked for itself, as in the shell of `srun --pty bash`.
+TEST_F(StartedByOthers, OneAloneStartsWorkersItself) {
+  start(train({"--steps", "4", "--no-evaluate", "--workers", "2"}), {place(0, 1)});
+  EXPECT_EQ(wait()[0].code, 0);
+  expect_equal_replicas(2);
+}
+
+TEST_F(StartedByOthers, TasksOfSlurmOnOneNodeTrain) {
+  std::vector<Variables> tasks;
+  for (int rank = 0; rank < 2; ++rank) {
+    tasks.push_back({{"SLURM_PROCID", std::to_string(rank)},
+                     {"SLURM_STEP_NUM_TASKS", "2"},
+                     {"SLURM_STEP_NODELIST", "n1"},
+                     {"SLURM_STEP_ID", "0"},
+                     {"SLURM_JOB_ID", "7"}});
+  }
+  start(train({"--steps", "4", "--no-evaluate"}), tasks);
+  for (const Ended& e : wait()) ASSERT_EQ(e.code, 0) << e.error;
+  expect_equal_replicas(2);
+}
+
+// As on several nodes, where a file of the user has the secret and a port is agreed on.
+TEST_F(StartedByOthers, TasksOfSlurmOnSeveralNodesMeetByASecretFile) {
+  const auto secret = root() / "secret";
+  std::ofstream(secret) << "a secret of some length";
+  fs::permissions(secret, fs::perms::owner_read | fs::perms::owner_write);
+  boost::asio::io_context io;
+  net::Tcp::acceptor free_port(io, {boost::asio::ip::make_address("127.0.0.1"), 0});
+  const auto port = std::to_string(free_port.local_endpoint().port());
+  free_port.close();
+  std::vector<Variables> tasks;
+  for (int rank = 0; rank < 4; ++rank) {
+    tasks.push_back({{"SLURM_PROCID", std::to_string(rank)},
+                     {"SLURM_STEP_NUM_TASKS", "4"},
+                     {"SLURM_STEP_NODELIST", "n[1-2]"},
+                     {"SLURM_STEP_ID", "0"},
+                     {"SLURM_JOB_ID", "7"},
+                     {"MASTER_ADDR", "127.0.0.1"},
+                     {"MASTER_PORT", port},
+                     {"TUTTI_SECRET_FILE", secret.string()}});
+  }
+  start(train({"--steps", "4", "--no-evaluate"}), tasks);
+  for (const Ended& e : wait()) ASSERT_EQ(e.code, 0) << e.error;
+  expect_equal_replicas(4);
+}
+
+TEST_F(StartedByOthers, TasksOfTensorFlowTakeTheirRoles) {
+  const auto task = [](const std::string& type, int index) {
+    return Variables{
+        {"TF_CONFIG",
+         nlohmann::json{
+             {"cluster",
+              {{"chief", {"localhost:2221"}}, {"worker", {"localhost:2222"}}, {"ps", {"localhost:2223"}}}},
+             {"task", {{"type", type}, {"index", index}}}}
+             .dump()}};
+  };
+  const std::vector<Variables> tasks = {task("chief", 0), task("worker", 0), task("ps", 0)};
+  start(train({"--strategy", "ps-sync", "--steps", "4", "--no-evaluate"}), tasks);
+  for (const Ended& e : wait()) ASSERT_EQ(e.code, 0) << e.error;
+  EXPECT_EQ(summary()["workers"], 2);
+  EXPECT_EQ(summary()["servers"], 1);
+  expect_equal_replicas(2);
+  start(train({"--strategy", "allreduce", "--steps", "4", "--no-evaluate"}), tasks);
+  const auto ended = wait();
+  for (const Ended& e : ended) EXPECT_EQ(e.code, 2) << e.error;
+  EXPECT_NE(ended[0].error.find("has 1 ps, and --strategy allreduce has no servers"), std::string::npos)
+      << ended[0].error;
+}
+
+TEST_F(StartedByOthers, ClusterOfAFileIsTheSameForAll) {
+  const auto file = root() / "cluster.json";
+  std::ofstream(file) << R"({"cluster": {"worker": ["localhost:1", "localhost:2"]}})";
+  const auto arguments = train({"--steps", "4", "--no-evaluate", "--cluster", file.string()});
+  start(arguments, {{{"TUTTI_TASK", "worker:0"}}, {{"TUTTI_TASK", "worker:1"}}});
+  for (const Ended& e : wait()) ASSERT_EQ(e.code, 0) << e.error;
+  expect_equal_replicas(2);
+}
+
+TEST_F(StartedByOthers, LaunchersThatDisagreeAreToldOnce) {
+  std::vector<Variables> processes = places(2);
+  for (auto& p : processes) {
+    p["OMPI_COMM_WORLD_RANK"] = "5";
+    p["OMPI_COMM_WORLD_SIZE"] = "9";
+  }
+  start(train({"--steps", "4", "--no-evaluate"}), processes);
+  const auto ended = wait();
+  for (const Ended& e : ended) ASSERT_EQ(e.code, 0) << e.error;
+  EXPECT_NE(ended[0].error.find("torchrun says rank 0 (RANK) of 2 (WORLD_SIZE), Open MPI says rank 5"),
+            std::string::npos)
+      << ended[0].error;
+  EXPECT_EQ(ended[1].error, "");
+}
+
+TEST_F(StartedByOthers, PortRangeIsKeptToByOurLauncherToo) {
+  boost::asio::io_context io;
+  net::Tcp::acceptor taken(io, {boost::asio::ip::make_address("127.0.0.1"), 0});
+  const auto port = std::to_string(taken.local_endpoint().port());
+  const Ended e = run(train({"--steps", "4", "--workers", "2", "--transport", "tcp", "--port-range", port}));
+  EXPECT_EQ(e.code, 1);
+  EXPECT_NE(e.error.find("cannot listen on 127.0.0.1, port " + port), std::string::npos) << e.error;
+  ASSERT_EQ(run(train({"--steps", "4", "--workers", "2", "--transport", "tcp", "--no-evaluate",
+                       "--port-range", "21200-21299", "--interface", "lo"}))
+                .code,
+            0);
+}
+
+TEST_F(StartedByOthers, DoctorSaysWhoItIs) {
+  start({"doctor"}, {place(1, 3)});
+  const Ended e = wait()[0];
+  EXPECT_NE(e.out.find("torchrun: rank 1 of 3; they meet on this host"), std::string::npos) << e.out;
+}
+
+TEST_F(StartedByOthers, TorchrunsProcessesTrain) {
+  constexpr auto kTorchrun = "/usr/bin/torchrun";  // Debian's, of python3-torch
+  if (!fs::exists(kTorchrun)) GTEST_SKIP() << "there is no " << kTorchrun << " (python3-torch)";
+  const auto arguments = train({"--steps", "4", "--no-evaluate"});
+  const Ended e = run({}, [&] {
+    // Of version 1.13 under Python 3.11 only these two numbers of --redirects and --tee work.
+    std::vector<std::string> words = {
+        kTorchrun, "--no_python", "--standalone",  "--nproc_per_node", "3", "--redirects", "2", "--tee",
+        "2",       "--log_dir",   root().string(), Running::program()};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (auto& w : words) argv.push_back(w.data());
+    argv.push_back(nullptr);
+    ::execv(kTorchrun, argv.data());
+  });
+  ASSERT_EQ(e.code, 0) << e.error;
+  expect_equal_replicas(3);
+}
+
+}  // namespace
+}  // namespace tutti
