@@ -187,8 +187,8 @@ std::vector<Setting> host_settings() {
 std::vector<Setting> joining_settings() {
   return all_changeable({
       {"interface", &C::interface,
-       "network interface, by name or address, that ranks listen on; default: loopback where all are on one "
-       "host, else the address by which other hosts know this one"},
+       "network interface that ranks listen on, by name, address or network (10.0.0.0/24); default: loopback "
+       "where all are on one host, else the address by which other hosts know this one"},
       {"port_range", &C::port_range, "FIRST-LAST: ports that ranks listen on; default: any that is free"},
       {"cluster", &C::cluster,
        "a file like TensorFlow's TF_CONFIG with the chief, workers and ps of a job that others start"},

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <vector>
 
@@ -50,6 +51,21 @@ std::vector<Interface> interfaces() {
   return found;
 }
 
+// Of an IPv4 address and a network like 10.0.0.0/24. One of no bits would be everywhere.
+bool is_in_network(const std::string& address, const std::string& network) {
+  const auto slash = network.find('/');
+  in_addr one{};
+  in_addr other{};
+  unsigned bits = 0;
+  if (slash == std::string::npos || ::inet_pton(AF_INET, network.substr(0, slash).c_str(), &one) != 1 ||
+      ::inet_pton(AF_INET, address.c_str(), &other) != 1)
+    return false;
+  const char* last = network.data() + network.size();
+  const auto [end, error] = std::from_chars(network.data() + slash + 1, last, bits);
+  if (error != std::errc() || end != last || bits < 1 || bits > 32) return false;
+  return (ntohl(one.s_addr ^ other.s_addr) >> (32 - bits)) == 0;
+}
+
 std::string own_name() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
@@ -75,14 +91,14 @@ std::vector<std::string> addresses_of(const std::string& host) {
 
 }  // namespace
 
-std::string address_of_interface(const std::string& name_or_address) {
+std::string address_of_interface(const std::string& called) {
   std::string there;
   for (const auto& [name, address] : interfaces()) {
-    if (name_or_address == name || name_or_address == address) return address;
+    if (called == name || called == address || is_in_network(address, called)) return address;
     there += fmt::format("{}{} ({})", there.empty() ? "" : ", ", name, address);
   }
-  throw ConfigError(fmt::format("--interface {} is no interface or address of this host; there are {}",
-                                name_or_address, there));
+  throw ConfigError(fmt::format(
+      "--interface {} is no interface, address or network of this host; there are {}", called, there));
 }
 
 std::string address_of_host() {

@@ -5,9 +5,10 @@
 
 namespace tutti::net {
 
-// The address, in digits, of what people call an interface: its name (eth0), or an address of this host.
-// Throws ConfigError that names the interfaces that there are.
-std::string address_of_interface(const std::string& name_or_address);
+// The address, in digits, of what people call an interface: its name (eth0), an address of this host, or the
+// IPv4 network that it is in (10.0.0.0/24), which is the same on all hosts. Throws ConfigError that names the
+// interfaces that there are.
+std::string address_of_interface(const std::string& called);
 
 // Under which other hosts know this one: the address of its name, or of its only interface but loopback.
 // Throws RunError where that does not lead to a single one.
