@@ -43,9 +43,16 @@ void require_root(std::int64_t root, int world) {
     throw ConfigError(fmt::format("backend tutti: root {} is none of 0 to {}", root, world - 1));
 }
 
-// Rows of the first dimension, as many a rank as `splits` says; equal parts without it.
-Tensors split_rows(const at::Tensor& whole, const std::vector<std::int64_t>& splits, int world) {
-  if (splits.empty()) return equal_parts(whole.contiguous(), world);
+// Rows of the first dimension, as many a rank as `splits` says; equally many without it. Views, whatever the
+// strides: what arrives in one is in the tensor.
+Tensors split_rows(const at::Tensor& whole, std::vector<std::int64_t> splits, int world) {
+  if (whole.dim() == 0) throw ConfigError("backend tutti: a tensor without dimensions cannot be split");
+  if (splits.empty()) {
+    if (whole.size(0) % world != 0)
+      throw ConfigError(
+          fmt::format("backend tutti: {} rows do not fall into {} equal parts", whole.size(0), world));
+    splits.assign(static_cast<std::size_t>(world), whole.size(0) / world);
+  }
   std::int64_t rows = 0;
   for (const std::int64_t split : splits) rows += split;
   if (static_cast<int>(splits.size()) != world || rows != whole.size(0))
@@ -350,16 +357,19 @@ WorkPtr TuttiBackend::barrier(const c10d::BarrierOptions& options) {
   return submit({c10d::OpType::BARRIER, "tutti:barrier", {}, {}}, std::move(job), options);
 }
 
-WorkPtr TuttiBackend::send(Tensors& tensors, int to, int tag) {
-  const at::Tensor tensor = only_dense(tensors);
-  require_root(to, size_);
+WorkPtr TuttiBackend::send_message(const at::Tensor& tensor, Rank to, std::uint64_t tag) {
   const at::Tensor flat = tensor.contiguous();
   const auto work =
-      c10::make_intrusive<MessageWork>(rank_, Subject{c10d::OpType::SEND, "tutti:send", tensors, tensors});
+      c10::make_intrusive<MessageWork>(rank_, Subject{c10d::OpType::SEND, "tutti:send", {tensor}, {tensor}});
   work->limit(timeout_);
-  group_->messages().send(Rank{to}, message_tag(tag), bytes_of(flat),
+  group_->messages().send(to, tag, bytes_of(flat),
                           [work, flat](const Mailbox::Outcome& outcome) { work->complete(outcome.failure); });
   return work;
+}
+
+WorkPtr TuttiBackend::send(Tensors& tensors, int to, int tag) {
+  require_root(to, size_);
+  return send_message(only_dense(tensors), Rank{to}, message_tag(tag));
 }
 
 WorkPtr TuttiBackend::receive(const at::Tensor& tensor, std::optional<Rank> from, std::uint64_t tag,
@@ -424,8 +434,15 @@ void TuttiBackend::gather_at_first(std::uint64_t tag, std::chrono::milliseconds 
     }
   }
   const at::Tensor verdict = at::full({1}, missing.empty() ? 1 : 0, at::kByte);
-  for (const int r : came) {
-    group_->messages().send(Rank{r}, tag, bytes_of(verdict), [verdict](const Mailbox::Outcome&) {});
+  std::vector<WorkPtr> verdicts;
+  for (const int r : came) verdicts.push_back(send_message(verdict, Rank{r}, tag));
+  // Who destroys the group next would end what has not left yet.
+  for (const WorkPtr& sent : verdicts) {
+    try {
+      sent->wait(timeout);
+    } catch (const std::exception&) {
+      // Whoever is gone by now needs no verdict.
+    }
   }
   if (missing.empty()) return;
   throw RunError(fmt::format("[Rank 0]: Rank{} {} failed to pass monitoredBarrier in {} ms",
@@ -433,8 +450,7 @@ void TuttiBackend::gather_at_first(std::uint64_t tag, std::chrono::milliseconds 
 }
 
 void TuttiBackend::report_to_first(std::uint64_t tag, std::chrono::milliseconds timeout) {
-  const at::Tensor verdict = at::zeros({1}, at::kByte);
-  group_->messages().send(Rank{0}, tag, bytes_of(verdict), [verdict](const Mailbox::Outcome&) {});
+  send_message(at::zeros({1}, at::kByte), Rank{0}, tag);
   const at::Tensor answer = at::zeros({1}, at::kByte);
   std::string why = "it has given up";
   try {

@@ -84,6 +84,19 @@ def sum_once(arguments):
     dist.destroy_process_group()
 
 
+def join_again_through_the_same_store(arguments):
+    """What the first group has left in the store is not taken for the second's."""
+    store = dist.FileStore(arguments["store"], arguments["world"])
+    for _ in range(3):
+        dist.init_process_group("tutti", store=store, rank=arguments["rank"], world_size=arguments["world"],
+                                timeout=TIMEOUT)
+        tensor = torch.ones(1000)
+        dist.all_reduce(tensor)
+        checks.expect_equal(tensor, torch.full((1000,), float(arguments["world"])))
+        dist.barrier()
+        dist.destroy_process_group()
+
+
 def use_it_after_the_end(arguments):
     join(arguments)
     work = dist.all_reduce(torch.ones(10), async_op=True)
@@ -137,6 +150,11 @@ class Backend(unittest.TestCase):
             os.chmod(secret.name, 0o644)
             codes, texts, _ = start(ask_for_a_public_secret, 2, transport="tcp", environment=environment)
             self.expect_success(codes, texts)
+
+    def test_a_store_serves_one_group_after_the_other(self):
+        for transport in ["shm", "tcp"]:
+            with self.subTest(transport=transport):
+                self.expect_success(*start(join_again_through_the_same_store, 2, transport=transport)[:2])
 
     def test_handles_outlive_their_group(self):
         self.expect_success(*start(use_it_after_the_end, 2)[:2])
