@@ -4,6 +4,7 @@
 
 #include "arguments.h"
 #include "base/error.h"
+#include "host_copies.h"
 #include "tensor_collectives.h"
 
 namespace tutti::torch_backend {
@@ -14,6 +15,12 @@ void copy_into(const at::Tensor& tensor, ConstBytes bytes) {
   const at::Tensor flat = tensor.contiguous();
   std::memcpy(flat.data_ptr(), bytes.data(), flat.nbytes());
   if (flat.data_ptr() != tensor.data_ptr()) tensor.copy_(flat);
+}
+
+std::vector<Tensors> room_for(HostCopies& host, const std::vector<Tensors>& outputs) {
+  std::vector<Tensors> room;
+  for (const Tensors& list : outputs) room.push_back(host.outputs(list));
+  return room;
 }
 
 // Newer versions say whether the caller waits for a work as soon as it has it.
@@ -79,6 +86,11 @@ Job TuttiBackend::all_reduce_job(const at::Tensor& tensor, collectives::ReduceOp
 }
 
 WorkPtr TuttiBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  if (HostCopies::needed(tensors)) {
+    HostCopies host;
+    Tensors copies = host.changed(tensors);
+    return host.copy_back_after(allreduce(copies, options));
+  }
   const at::Tensor tensor = only(tensors);
   const auto op = reduce_op(options.reduceOp);
   if (tensor.layout() == at::kSparse) {
@@ -91,6 +103,11 @@ WorkPtr TuttiBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& 
 }
 
 WorkPtr TuttiBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  if (HostCopies::needed(tensors)) {
+    HostCopies host;
+    Tensors copies = host.changed(tensors);
+    return host.copy_back_after(allreduce_coalesced(copies, options));
+  }
   const auto op = reduce_op(options.reduceOp);
   for (const at::Tensor& tensor : tensors) require_dense_on_cpu(tensor);
   if (tensors.empty()) throw ConfigError("backend tutti: no tensors to reduce");
@@ -100,6 +117,11 @@ WorkPtr TuttiBackend::allreduce_coalesced(Tensors& tensors, const c10d::Allreduc
 }
 
 WorkPtr TuttiBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  if (HostCopies::needed(tensors)) {
+    HostCopies host;
+    Tensors copies = host.changed(tensors);
+    return host.copy_back_after(reduce(copies, options));
+  }
   const at::Tensor tensor = only_dense(tensors);
   const auto op = reduce_op(options.reduceOp);
   const int root = static_cast<int>(options.rootRank);
@@ -111,6 +133,11 @@ WorkPtr TuttiBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& option
 }
 
 WorkPtr TuttiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  if (HostCopies::needed(tensors)) {
+    HostCopies host;
+    Tensors copies = host.changed(tensors);
+    return host.copy_back_after(broadcast(copies, options));
+  }
   const at::Tensor tensor = only_dense(tensors);
   const int root = static_cast<int>(options.rootRank);
   require_root(root, size_);
@@ -136,6 +163,12 @@ WorkPtr TuttiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& 
 
 WorkPtr TuttiBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                 const c10d::AllgatherOptions& options) {
+  if (HostCopies::needed(inputs)) {
+    HostCopies host;
+    Tensors copies = host.inputs(inputs);
+    auto room = room_for(host, outputs);
+    return host.copy_back_after(allgather(room, copies, options));
+  }
   const at::Tensor input = only_dense(inputs);
   const Tensors all = one_a_rank(outputs, size_);
   require_same_bytes(input, all);
@@ -160,6 +193,12 @@ WorkPtr TuttiBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
 
 WorkPtr TuttiBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                       const c10d::AllgatherOptions& options) {
+  if (HostCopies::needed({input})) {
+    HostCopies host;
+    at::Tensor copy = host.inputs({input}).front();
+    at::Tensor room = host.outputs({output}).front();
+    return host.copy_back_after(_allgather_base(room, copy, options));
+  }
   std::vector<Tensors> parts = {equal_parts(output, size_)};
   Tensors inputs = {input};
   return allgather(parts, inputs, options);
@@ -167,6 +206,12 @@ WorkPtr TuttiBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
 
 WorkPtr TuttiBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) {
+  if (HostCopies::needed(inputs)) {
+    HostCopies host;
+    Tensors copies = host.inputs(inputs);
+    auto room = room_for(host, outputs);
+    return host.copy_back_after(allgather_coalesced(room, copies, options));
+  }
   if (static_cast<int>(outputs.size()) != size_)
     throw ConfigError(fmt::format("backend tutti: {} lists where one a rank is expected", outputs.size()));
   Tensors all;
@@ -189,6 +234,12 @@ WorkPtr TuttiBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors
 
 WorkPtr TuttiBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                       const c10d::AllgatherOptions& options) {
+  if (HostCopies::needed(inputs)) {
+    HostCopies host;
+    Tensors copies = host.inputs(inputs);
+    Tensors room = host.outputs(outputs);
+    return host.copy_back_after(allgather_into_tensor_coalesced(room, copies, options));
+  }
   std::vector<Tensors> by_rank(static_cast<std::size_t>(size_));
   for (const at::Tensor& output : outputs) {
     const Tensors parts = equal_parts(output, size_);
@@ -199,6 +250,12 @@ WorkPtr TuttiBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors&
 
 WorkPtr TuttiBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                              const c10d::GatherOptions& options) {
+  if (HostCopies::needed(inputs)) {
+    HostCopies host;
+    Tensors copies = host.inputs(inputs);
+    auto room = room_for(host, outputs);
+    return host.copy_back_after(gather(room, copies, options));
+  }
   const at::Tensor input = only_dense(inputs);
   const int root = static_cast<int>(options.rootRank);
   require_root(root, size_);
@@ -214,6 +271,13 @@ WorkPtr TuttiBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
 
 WorkPtr TuttiBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                               const c10d::ScatterOptions& options) {
+  if (HostCopies::needed(outputs)) {
+    HostCopies host;
+    std::vector<Tensors> copies;
+    for (const Tensors& list : inputs) copies.push_back(host.inputs(list));
+    Tensors room = host.outputs(outputs);
+    return host.copy_back_after(scatter(room, copies, options));
+  }
   const at::Tensor output = only_dense(outputs);
   const int root = static_cast<int>(options.rootRank);
   require_root(root, size_);
@@ -229,6 +293,13 @@ WorkPtr TuttiBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
 
 WorkPtr TuttiBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                      const c10d::ReduceScatterOptions& options) {
+  if (HostCopies::needed(outputs)) {
+    HostCopies host;
+    std::vector<Tensors> copies;
+    for (const Tensors& list : inputs) copies.push_back(host.inputs(list));
+    Tensors room = host.outputs(outputs);
+    return host.copy_back_after(reduce_scatter(room, copies, options));
+  }
   const at::Tensor output = only_dense(outputs);
   const Tensors all = one_a_rank(inputs, size_);
   const auto op = reduce_op(options.reduceOp);
@@ -241,6 +312,12 @@ WorkPtr TuttiBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inp
 
 WorkPtr TuttiBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                            const c10d::ReduceScatterOptions& options) {
+  if (HostCopies::needed({input})) {
+    HostCopies host;
+    at::Tensor copy = host.inputs({input}).front();
+    at::Tensor room = host.outputs({output}).front();
+    return host.copy_back_after(_reduce_scatter_base(room, copy, options));
+  }
   Tensors outputs = {output};
   std::vector<Tensors> parts = {equal_parts(input.contiguous(), size_)};
   return reduce_scatter(outputs, parts, options);
@@ -248,6 +325,12 @@ WorkPtr TuttiBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input
 
 WorkPtr TuttiBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                       const c10d::ReduceScatterOptions& options) {
+  if (HostCopies::needed(inputs)) {
+    HostCopies host;
+    Tensors copies = host.inputs(inputs);
+    Tensors room = host.outputs(outputs);
+    return host.copy_back_after(reduce_scatter_tensor_coalesced(room, copies, options));
+  }
   const auto op = reduce_op(options.reduceOp);
   if (outputs.size() != inputs.size())
     throw ConfigError("backend tutti: as many outputs as inputs are expected");
@@ -267,6 +350,12 @@ WorkPtr TuttiBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors&
 }
 
 WorkPtr TuttiBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  if (HostCopies::needed(inputs)) {
+    HostCopies host;
+    Tensors copies = host.inputs(inputs);
+    Tensors room = host.outputs(outputs);
+    return host.copy_back_after(alltoall(room, copies, options));
+  }
   one_a_rank({outputs}, size_);
   one_a_rank({inputs}, size_);
   return submit({c10d::OpType::ALLTOALL, "tutti:all_to_all", inputs, outputs},
@@ -278,6 +367,12 @@ WorkPtr TuttiBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                     std::vector<std::int64_t>& output_splits,
                                     std::vector<std::int64_t>& input_splits,
                                     const c10d::AllToAllOptions& options) {
+  if (HostCopies::needed({input})) {
+    HostCopies host;
+    at::Tensor copy = host.inputs({input}).front();
+    at::Tensor room = host.outputs({output}).front();
+    return host.copy_back_after(alltoall_base(room, copy, output_splits, input_splits, options));
+  }
   require_dense_on_cpu(output);
   require_dense_on_cpu(input);
   const Tensors outputs = split_rows(output, output_splits, size_);

@@ -6,6 +6,7 @@
 #include "arguments.h"
 #include "backend.h"
 #include "base/error.h"
+#include "host_copies.h"
 
 namespace tutti::torch_backend {
 namespace {
@@ -31,6 +32,10 @@ WorkPtr TuttiBackend::send_message(const at::Tensor& tensor, Rank to, std::uint6
 
 WorkPtr TuttiBackend::send(Tensors& tensors, int to, int tag) {
   require_root(to, size_);
+  if (HostCopies::needed(tensors)) {
+    Tensors copies = HostCopies().inputs(tensors);
+    return send(copies, to, tag);
+  }
   return send_message(only_dense(tensors), Rank{to}, message_tag(tag));
 }
 
@@ -52,11 +57,21 @@ WorkPtr TuttiBackend::receive(const at::Tensor& tensor, std::optional<Rank> from
 }
 
 WorkPtr TuttiBackend::recv(Tensors& tensors, int from, int tag) {
+  if (HostCopies::needed(tensors)) {
+    HostCopies host;
+    Tensors room = host.outputs(tensors);
+    return host.copy_back_after(recv(room, from, tag));
+  }
   require_root(from, size_);
   return receive(only_dense(tensors), Rank{from}, message_tag(tag), "tutti:recv", c10d::OpType::RECV);
 }
 
 WorkPtr TuttiBackend::recvAnysource(Tensors& tensors, int tag) {
+  if (HostCopies::needed(tensors)) {
+    HostCopies host;
+    Tensors room = host.outputs(tensors);
+    return host.copy_back_after(recvAnysource(room, tag));
+  }
   return receive(only_dense(tensors), std::nullopt, message_tag(tag), "tutti:recvAnySource",
                  c10d::OpType::RECVANYSOURCE);
 }
