@@ -71,9 +71,9 @@ class MessageWork final : public TuttiWork {
 
 // How a collective is done: all at once, which blocks; or in two halves of which the first does not.
 struct Job {
-  std::function<void()> run;
-  std::function<void()> begin;
-  std::function<void()> finish;
+  std::function<void()> run = {};
+  std::function<void()> begin = {};
+  std::function<void()> finish = {};
 };
 
 class WorkQueue;

@@ -24,7 +24,7 @@ except ImportError:
     print("SKIPPED: this Python has no torch")
     sys.exit(77)
 
-import tutti_torch  # noqa: F401
+import tutti_torch
 import checks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -85,16 +85,16 @@ def sum_once(arguments):
 
 
 def join_again_through_the_same_store(arguments):
-    """What the first group has left in the store is not taken for the second's."""
+    """What the first group has left in the store is not taken for the second's. (Made by hand, because the
+    store's own barrier of torch 1.13 does not work twice.)"""
     store = dist.FileStore(arguments["store"], arguments["world"])
     for _ in range(3):
-        dist.init_process_group("tutti", store=store, rank=arguments["rank"], world_size=arguments["world"],
-                                timeout=TIMEOUT)
+        group = tutti_torch._C.create(store, arguments["rank"], arguments["world"], TIMEOUT)
         tensor = torch.ones(1000)
-        dist.all_reduce(tensor)
+        group.allreduce([tensor]).wait()
         checks.expect_equal(tensor, torch.full((1000,), float(arguments["world"])))
-        dist.barrier()
-        dist.destroy_process_group()
+        group.barrier().wait()
+        del group
 
 
 def use_it_after_the_end(arguments):
