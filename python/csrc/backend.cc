@@ -1,59 +1,14 @@
 #include "backend.h"
 
-#include <fmt/ranges.h>
-
 #include <cstring>
 
+#include "arguments.h"
 #include "base/error.h"
+#include "host_copies.h"
 #include "tensor_collectives.h"
 
 namespace tutti::torch_backend {
 namespace {
-
-const at::Tensor& only(const Tensors& tensors) {
-  if (tensors.size() != 1)
-    throw ConfigError(fmt::format("backend tutti: {} tensors where one is expected", tensors.size()));
-  return tensors.front();
-}
-
-const at::Tensor& only_dense(const Tensors& tensors) {
-  require_dense_on_cpu(only(tensors));
-  return tensors.front();
-}
-
-// One tensor a rank.
-const Tensors& one_a_rank(const std::vector<Tensors>& lists, int world) {
-  if (lists.size() != 1 || static_cast<int>(lists.front().size()) != world)
-    throw ConfigError(fmt::format("backend tutti: a list of {} tensors is expected, one a rank", world));
-  for (const at::Tensor& tensor : lists.front()) require_dense_on_cpu(tensor);
-  return lists.front();
-}
-
-void require_same_bytes(const at::Tensor& one, const Tensors& others) {
-  for (const at::Tensor& other : others) {
-    if (other.scalar_type() != one.scalar_type() || other.numel() != one.numel())
-      throw ConfigError(fmt::format("backend tutti: tensors differ: {} of {} and {} of {}", one.numel(),
-                                    c10::toString(one.scalar_type()), other.numel(),
-                                    c10::toString(other.scalar_type())));
-  }
-}
-
-void require_root(std::int64_t root, int world) {
-  if (root < 0 || root >= world)
-    throw ConfigError(fmt::format("backend tutti: root {} is none of 0 to {}", root, world - 1));
-}
-
-// Rows of the first dimension, as many a rank as `splits` says; equal parts without it.
-Tensors split_rows(const at::Tensor& whole, const std::vector<std::int64_t>& splits, int world) {
-  if (splits.empty()) return equal_parts(whole.contiguous(), world);
-  std::int64_t rows = 0;
-  for (const std::int64_t split : splits) rows += split;
-  if (static_cast<int>(splits.size()) != world || rows != whole.size(0))
-    throw ConfigError(
-        fmt::format("backend tutti: {} split sizes of {} rows in all for {} ranks and a tensor of {} rows",
-                    splits.size(), rows, world, whole.size(0)));
-  return whole.split_with_sizes(splits);
-}
 
 // The first of these bytes become the tensor's elements, whatever its strides.
 void copy_into(const at::Tensor& tensor, ConstBytes bytes) {
@@ -62,18 +17,17 @@ void copy_into(const at::Tensor& tensor, ConstBytes bytes) {
   if (flat.data_ptr() != tensor.data_ptr()) tensor.copy_(flat);
 }
 
+std::vector<Tensors> room_for(HostCopies& host, const std::vector<Tensors>& outputs) {
+  std::vector<Tensors> room;
+  for (const Tensors& list : outputs) room.push_back(host.outputs(list));
+  return room;
+}
+
 // Newer versions say whether the caller waits for a work as soon as it has it.
 template <class AnyOptions>
 bool waits_at_once(const AnyOptions& options) {
   if constexpr (requires { options.asyncOp; }) return !options.asyncOp;
   return false;
-}
-
-// Above the tags that users give.
-constexpr std::uint64_t kMonitoredTag = std::uint64_t{1} << 32;
-
-std::uint64_t message_tag(int tag) {
-  return static_cast<std::uint32_t>(tag);
 }
 
 }  // namespace
@@ -132,6 +86,11 @@ Job TuttiBackend::all_reduce_job(const at::Tensor& tensor, collectives::ReduceOp
 }
 
 WorkPtr TuttiBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  if (HostCopies::needed(tensors)) {
+    HostCopies host;
+    Tensors copies = host.changed(tensors);
+    return host.copy_back_after(allreduce(copies, options));
+  }
   const at::Tensor tensor = only(tensors);
   const auto op = reduce_op(options.reduceOp);
   if (tensor.layout() == at::kSparse) {
@@ -144,6 +103,11 @@ WorkPtr TuttiBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& 
 }
 
 WorkPtr TuttiBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  if (HostCopies::needed(tensors)) {
+    HostCopies host;
+    Tensors copies = host.changed(tensors);
+    return host.copy_back_after(allreduce_coalesced(copies, options));
+  }
   const auto op = reduce_op(options.reduceOp);
   for (const at::Tensor& tensor : tensors) require_dense_on_cpu(tensor);
   if (tensors.empty()) throw ConfigError("backend tutti: no tensors to reduce");
@@ -153,6 +117,11 @@ WorkPtr TuttiBackend::allreduce_coalesced(Tensors& tensors, const c10d::Allreduc
 }
 
 WorkPtr TuttiBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  if (HostCopies::needed(tensors)) {
+    HostCopies host;
+    Tensors copies = host.changed(tensors);
+    return host.copy_back_after(reduce(copies, options));
+  }
   const at::Tensor tensor = only_dense(tensors);
   const auto op = reduce_op(options.reduceOp);
   const int root = static_cast<int>(options.rootRank);
@@ -164,6 +133,11 @@ WorkPtr TuttiBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& option
 }
 
 WorkPtr TuttiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  if (HostCopies::needed(tensors)) {
+    HostCopies host;
+    Tensors copies = host.changed(tensors);
+    return host.copy_back_after(broadcast(copies, options));
+  }
   const at::Tensor tensor = only_dense(tensors);
   const int root = static_cast<int>(options.rootRank);
   require_root(root, size_);
@@ -189,6 +163,12 @@ WorkPtr TuttiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& 
 
 WorkPtr TuttiBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                 const c10d::AllgatherOptions& options) {
+  if (HostCopies::needed(inputs)) {
+    HostCopies host;
+    Tensors copies = host.inputs(inputs);
+    auto room = room_for(host, outputs);
+    return host.copy_back_after(allgather(room, copies, options));
+  }
   const at::Tensor input = only_dense(inputs);
   const Tensors all = one_a_rank(outputs, size_);
   require_same_bytes(input, all);
@@ -213,6 +193,12 @@ WorkPtr TuttiBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
 
 WorkPtr TuttiBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                       const c10d::AllgatherOptions& options) {
+  if (HostCopies::needed({input})) {
+    HostCopies host;
+    at::Tensor copy = host.inputs({input}).front();
+    at::Tensor room = host.outputs({output}).front();
+    return host.copy_back_after(_allgather_base(room, copy, options));
+  }
   std::vector<Tensors> parts = {equal_parts(output, size_)};
   Tensors inputs = {input};
   return allgather(parts, inputs, options);
@@ -220,6 +206,12 @@ WorkPtr TuttiBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
 
 WorkPtr TuttiBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) {
+  if (HostCopies::needed(inputs)) {
+    HostCopies host;
+    Tensors copies = host.inputs(inputs);
+    auto room = room_for(host, outputs);
+    return host.copy_back_after(allgather_coalesced(room, copies, options));
+  }
   if (static_cast<int>(outputs.size()) != size_)
     throw ConfigError(fmt::format("backend tutti: {} lists where one a rank is expected", outputs.size()));
   Tensors all;
@@ -242,6 +234,12 @@ WorkPtr TuttiBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors
 
 WorkPtr TuttiBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                       const c10d::AllgatherOptions& options) {
+  if (HostCopies::needed(inputs)) {
+    HostCopies host;
+    Tensors copies = host.inputs(inputs);
+    Tensors room = host.outputs(outputs);
+    return host.copy_back_after(allgather_into_tensor_coalesced(room, copies, options));
+  }
   std::vector<Tensors> by_rank(static_cast<std::size_t>(size_));
   for (const at::Tensor& output : outputs) {
     const Tensors parts = equal_parts(output, size_);
@@ -252,6 +250,12 @@ WorkPtr TuttiBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors&
 
 WorkPtr TuttiBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                              const c10d::GatherOptions& options) {
+  if (HostCopies::needed(inputs)) {
+    HostCopies host;
+    Tensors copies = host.inputs(inputs);
+    auto room = room_for(host, outputs);
+    return host.copy_back_after(gather(room, copies, options));
+  }
   const at::Tensor input = only_dense(inputs);
   const int root = static_cast<int>(options.rootRank);
   require_root(root, size_);
@@ -267,6 +271,13 @@ WorkPtr TuttiBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
 
 WorkPtr TuttiBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                               const c10d::ScatterOptions& options) {
+  if (HostCopies::needed(outputs)) {
+    HostCopies host;
+    std::vector<Tensors> copies;
+    for (const Tensors& list : inputs) copies.push_back(host.inputs(list));
+    Tensors room = host.outputs(outputs);
+    return host.copy_back_after(scatter(room, copies, options));
+  }
   const at::Tensor output = only_dense(outputs);
   const int root = static_cast<int>(options.rootRank);
   require_root(root, size_);
@@ -282,6 +293,13 @@ WorkPtr TuttiBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
 
 WorkPtr TuttiBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                      const c10d::ReduceScatterOptions& options) {
+  if (HostCopies::needed(outputs)) {
+    HostCopies host;
+    std::vector<Tensors> copies;
+    for (const Tensors& list : inputs) copies.push_back(host.inputs(list));
+    Tensors room = host.outputs(outputs);
+    return host.copy_back_after(reduce_scatter(room, copies, options));
+  }
   const at::Tensor output = only_dense(outputs);
   const Tensors all = one_a_rank(inputs, size_);
   const auto op = reduce_op(options.reduceOp);
@@ -294,6 +312,12 @@ WorkPtr TuttiBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inp
 
 WorkPtr TuttiBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                            const c10d::ReduceScatterOptions& options) {
+  if (HostCopies::needed({input})) {
+    HostCopies host;
+    at::Tensor copy = host.inputs({input}).front();
+    at::Tensor room = host.outputs({output}).front();
+    return host.copy_back_after(_reduce_scatter_base(room, copy, options));
+  }
   Tensors outputs = {output};
   std::vector<Tensors> parts = {equal_parts(input.contiguous(), size_)};
   return reduce_scatter(outputs, parts, options);
@@ -301,6 +325,12 @@ WorkPtr TuttiBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input
 
 WorkPtr TuttiBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                       const c10d::ReduceScatterOptions& options) {
+  if (HostCopies::needed(inputs)) {
+    HostCopies host;
+    Tensors copies = host.inputs(inputs);
+    Tensors room = host.outputs(outputs);
+    return host.copy_back_after(reduce_scatter_tensor_coalesced(room, copies, options));
+  }
   const auto op = reduce_op(options.reduceOp);
   if (outputs.size() != inputs.size())
     throw ConfigError("backend tutti: as many outputs as inputs are expected");
@@ -320,6 +350,12 @@ WorkPtr TuttiBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors&
 }
 
 WorkPtr TuttiBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  if (HostCopies::needed(inputs)) {
+    HostCopies host;
+    Tensors copies = host.inputs(inputs);
+    Tensors room = host.outputs(outputs);
+    return host.copy_back_after(alltoall(room, copies, options));
+  }
   one_a_rank({outputs}, size_);
   one_a_rank({inputs}, size_);
   return submit({c10d::OpType::ALLTOALL, "tutti:all_to_all", inputs, outputs},
@@ -331,6 +367,12 @@ WorkPtr TuttiBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                     std::vector<std::int64_t>& output_splits,
                                     std::vector<std::int64_t>& input_splits,
                                     const c10d::AllToAllOptions& options) {
+  if (HostCopies::needed({input})) {
+    HostCopies host;
+    at::Tensor copy = host.inputs({input}).front();
+    at::Tensor room = host.outputs({output}).front();
+    return host.copy_back_after(alltoall_base(room, copy, output_splits, input_splits, options));
+  }
   require_dense_on_cpu(output);
   require_dense_on_cpu(input);
   const Tensors outputs = split_rows(output, output_splits, size_);
@@ -348,106 +390,6 @@ WorkPtr TuttiBackend::barrier(const c10d::BarrierOptions& options) {
     job.finish = [=] { group->shared().await_all({"barrier"}); };
   }
   return submit({c10d::OpType::BARRIER, "tutti:barrier", {}, {}}, std::move(job), options);
-}
-
-WorkPtr TuttiBackend::send(Tensors& tensors, int to, int tag) {
-  const at::Tensor tensor = only_dense(tensors);
-  require_root(to, size_);
-  const at::Tensor flat = tensor.contiguous();
-  const auto work =
-      c10::make_intrusive<MessageWork>(rank_, Subject{c10d::OpType::SEND, "tutti:send", tensors, tensors});
-  work->limit(timeout_);
-  group_->messages().send(Rank{to}, message_tag(tag), bytes_of(flat),
-                          [work, flat](const Mailbox::Outcome& outcome) { work->complete(outcome.failure); });
-  return work;
-}
-
-WorkPtr TuttiBackend::receive(const at::Tensor& tensor, std::optional<Rank> from, std::uint64_t tag,
-                              const char* title, c10d::OpType type) {
-  const at::Tensor flat = tensor.contiguous();
-  const auto work = c10::make_intrusive<MessageWork>(rank_, Subject{type, title, {tensor}, {tensor}});
-  work->limit(timeout_);
-  const auto done = [work, flat, tensor](const Mailbox::Outcome& outcome) {
-    if (!outcome.failure && flat.data_ptr() != tensor.data_ptr()) {
-      const at::AutoDispatchBelowADInplaceOrView no_autograd;
-      tensor.copy_(flat);
-    }
-    work->complete(outcome.failure, to_int(outcome.peer));
-  };
-  const auto number = group_->messages().receive(from, tag, bytes_of(flat), done);
-  work->on_give_up([group = group_, number] { group->messages().withdraw(number); });
-  return work;
-}
-
-WorkPtr TuttiBackend::recv(Tensors& tensors, int from, int tag) {
-  require_root(from, size_);
-  return receive(only_dense(tensors), Rank{from}, message_tag(tag), "tutti:recv", c10d::OpType::RECV);
-}
-
-WorkPtr TuttiBackend::recvAnysource(Tensors& tensors, int tag) {
-  return receive(only_dense(tensors), std::nullopt, message_tag(tag), "tutti:recvAnySource",
-                 c10d::OpType::RECVANYSOURCE);
-}
-
-// Everybody reports to rank 0, which answers once all have come, or once it has given up.
-void TuttiBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  const auto timeout = options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
-  const std::uint64_t tag = kMonitoredTag + monitored_++;
-  if (rank_ == 0) {
-    gather_at_first(tag, timeout, wait_all_ranks);
-  } else {
-    report_to_first(tag, timeout);
-  }
-}
-
-void TuttiBackend::gather_at_first(std::uint64_t tag, std::chrono::milliseconds timeout,
-                                   bool wait_all_ranks) {
-  const auto deadline = Deadline::in(timeout);
-  if (timeout <= std::chrono::milliseconds(0) && size_ > 1)
-    throw RunError(
-        fmt::format("[Rank 0]: Rank 0 timed out in monitoredBarrier after {} ms.", timeout.count()));
-  std::vector<WorkPtr> reports;
-  for (int r = 1; r < size_; ++r) {
-    reports.push_back(
-        receive(at::empty({1}, at::kByte), Rank{r}, tag, "tutti:monitored_barrier", c10d::OpType::BARRIER));
-  }
-  std::vector<int> came;
-  std::vector<std::string> missing;
-  for (int r = 1; r < size_; ++r) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.left());
-    try {
-      reports[static_cast<std::size_t>(r - 1)]->wait(std::max(left, std::chrono::milliseconds(1)));
-      came.push_back(r);
-    } catch (const std::exception&) {
-      missing.push_back(std::to_string(r));
-      if (!wait_all_ranks) break;
-    }
-  }
-  const at::Tensor verdict = at::full({1}, missing.empty() ? 1 : 0, at::kByte);
-  for (const int r : came) {
-    group_->messages().send(Rank{r}, tag, bytes_of(verdict), [verdict](const Mailbox::Outcome&) {});
-  }
-  if (missing.empty()) return;
-  throw RunError(fmt::format("[Rank 0]: Rank{} {} failed to pass monitoredBarrier in {} ms",
-                             wait_all_ranks ? "s" : "", fmt::join(missing, ", "), timeout.count()));
-}
-
-void TuttiBackend::report_to_first(std::uint64_t tag, std::chrono::milliseconds timeout) {
-  const at::Tensor verdict = at::zeros({1}, at::kByte);
-  group_->messages().send(Rank{0}, tag, bytes_of(verdict), [verdict](const Mailbox::Outcome&) {});
-  const at::Tensor answer = at::zeros({1}, at::kByte);
-  std::string why = "it has given up";
-  try {
-    // Rank 0 may have begun to wait later than this one.
-    receive(answer, Rank{0}, tag, "tutti:monitored_barrier", c10d::OpType::BARRIER)->wait(2 * timeout);
-    if (*answer.data_ptr<std::uint8_t>() == 1) return;
-  } catch (const std::exception& e) {
-    why = e.what();
-  }
-  throw RunError(
-      fmt::format("[Rank {0}]: Rank {0} successfully reached monitoredBarrier, but received errors while "
-                  "waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank: {1}",
-                  rank_, why));
 }
 
 }  // namespace tutti::torch_backend

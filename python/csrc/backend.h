@@ -68,6 +68,7 @@ class TuttiBackend final : public BackendBase {
   template <class AnyOptions>
   WorkPtr submit(Subject subject, Job job, const AnyOptions& options);
   Job all_reduce_job(const at::Tensor& tensor, collectives::ReduceOp op);
+  WorkPtr send_message(const at::Tensor& tensor, Rank to, std::uint64_t tag);
   WorkPtr receive(const at::Tensor& tensor, std::optional<Rank> from, std::uint64_t tag, const char* title,
                   c10d::OpType type);
   void gather_at_first(std::uint64_t tag, std::chrono::milliseconds timeout, bool wait_all_ranks);

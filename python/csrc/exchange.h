@@ -6,6 +6,8 @@
 //
 // As in collectives/one_shot.cc there are two places, used in turn: who lays down the next but one has seen
 // everybody lay down the next, and so be through with reading this.
+//
+// What does not fit in a place is reduced by collectives/staged.h, in room of its own.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +15,7 @@
 #include <span>
 
 #include "collectives/collectives.h"
+#include "collectives/staged.h"
 #include "net/transport.h"
 
 namespace tutti::torch_backend {
@@ -21,8 +24,8 @@ namespace tutti::torch_backend {
 class Exchange {
  public:
   // What a rank may bring at a time, and what the transport's arena must hold.
-  static constexpr std::size_t kPlaceBytes = std::size_t{1} << 20;
-  static constexpr std::size_t kArenaBytes = 2 * kPlaceBytes;
+  static constexpr std::size_t kPlaceBytes = std::size_t{32} << 10;
+  static constexpr std::size_t kArenaBytes = 2 * kPlaceBytes + collectives::Staging::kBytes;
 
   // The transport has peer memory, and nobody else uses its counters.
   explicit Exchange(std::unique_ptr<net::Transport> transport);
@@ -39,7 +42,7 @@ class Exchange {
   // What a rank laid down, this one's own, too; until the next but one publish().
   std::span<const std::byte> place_of(Rank rank) const;
 
-  // An all-reduce of any length, by many exchanges. `what` is published with each.
+  // An all-reduce of any length. Blocks. Throws as await_all() does.
   void all_reduce(const collectives::Buffer& buffer, collectives::ReduceOp op, const net::Announcement& what);
 
   void cancel() { transport_->cancel(); }
@@ -49,8 +52,9 @@ class Exchange {
 
   const std::unique_ptr<net::Transport> transport_;
   net::PeerMemory& memory_;
+  collectives::Staging staging_;
   net::Announcement announced_;
-  std::uint64_t number_ = 0;  // exchanges published so far
+  std::uint64_t number_ = 0;  // how far this rank has come: exchanges, and steps of long ones
 };
 
 }  // namespace tutti::torch_backend

@@ -48,15 +48,13 @@ class Group {
 
   // Whether ranks share memory, and so few bytes of each are wanted by the others that it is best done in two
   // halves.
-  bool is_small(std::size_t bytes) const { return shared_ && bytes <= kSmallBytes; }
+  bool is_small(std::size_t bytes) const { return shared_ && bytes <= Exchange::kPlaceBytes; }
   Exchange& shared() { return *shared_; }
 
   // Ends blocked collectives of other threads; none works after it. Thread-safe.
   void cancel();
 
  private:
-  static constexpr std::size_t kSmallBytes = std::size_t{32} << 10;
-
   Links links_;
   collectives::NativeEngine engine_;
   std::optional<Exchange> shared_;

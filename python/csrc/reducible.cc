@@ -75,8 +75,11 @@ collectives::ReduceOp reduce_op(const c10d::ReduceOp& op) {
 }
 
 void require_dense_on_cpu(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.device().is_cpu() || tensor.layout() != at::kStrided)
-    throw ConfigError("backend tutti: tensors must be dense and on the CPU");
+  if (!tensor.defined()) throw ConfigError("backend tutti: a tensor is undefined");
+  if (tensor.device().is_cpu() && tensor.layout() == at::kStrided) return;
+  throw ConfigError(
+      fmt::format("backend tutti: a tensor is {} and on {}; it must be dense, on the CPU or on CUDA",
+                  c10::str(tensor.layout()), tensor.device().str()));
 }
 
 Reducible::Reducible(const at::Tensor& tensor, collectives::ReduceOp op)

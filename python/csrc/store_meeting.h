@@ -11,9 +11,11 @@ namespace tutti::torch_backend {
 // One thread uses it. Every rank makes the same calls in the same order.
 class StoreMeeting {
  public:
-  // The store is the group's own: torch gives each group another prefix.
-  StoreMeeting(c10::intrusive_ptr<c10d::Store> store, int rank, int world)
-      : store_(std::move(store)), rank_(rank), world_(world) {}
+  // The store is the group's own: torch gives each group another prefix. But a group that is made after
+  // another was destroyed may be given the same store and prefix, where the texts of the earlier meeting
+  // still are. So meetings are numbered: by each rank for itself, in the store, since all of them take part
+  // in each.
+  StoreMeeting(c10::intrusive_ptr<c10d::Store> store, int rank, int world);
 
   int rank() const { return rank_; }
   int world() const { return world_; }
@@ -23,11 +25,15 @@ class StoreMeeting {
   std::vector<std::string> all_gather(const std::string& mine);
 
  private:
-  std::string key(int rank) const;
+  // Somebody has not come: the next meeting is this one tried again, and finds nothing of it.
+  void withdraw() noexcept;
+  std::string counter() const;
+  std::string key(int round, int rank) const;
 
   c10::intrusive_ptr<c10d::Store> store_;
   int rank_;
   int world_;
+  std::int64_t number_;
   int round_ = 0;
 };
 

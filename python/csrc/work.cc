@@ -98,31 +98,54 @@ void QueuedWork::begin() {
   job_.begin();
 }
 
-void QueuedWork::do_all() {
+void QueuedWork::carry_out(const std::function<void()>& what) {
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
-  try {
-    if (job_.begin) {
-      job_.begin();
-      job_.finish();
-    } else {
-      job_.run();
+  std::exception_ptr failure = queue_->failed_before();
+  if (!failure) {
+    try {
+      what();
+    } catch (...) {
+      failure = current_failure();
+      queue_->note_failure(failure);
     }
-    complete(nullptr);
-  } catch (...) {
-    complete(current_failure());
   }
+  complete(failure);
   job_ = {};
 }
 
-void QueuedWork::do_rest() {
-  const at::AutoDispatchBelowADInplaceOrView no_autograd;
-  try {
+void QueuedWork::do_all() {
+  carry_out([this] {
+    if (job_.run) return job_.run();
+    job_.begin();
     job_.finish();
-    complete(nullptr);
-  } catch (...) {
-    complete(current_failure());
+  });
+}
+
+void QueuedWork::do_rest() {
+  carry_out([this] { job_.finish(); });
+}
+
+std::exception_ptr WorkQueue::failed_before() {
+  const Lock lock(mutex_);
+  if (!first_failure_) return nullptr;
+  try {
+    std::rethrow_exception(first_failure_);
+  } catch (const std::exception& e) {
+    return std::make_exception_ptr(RunError(fmt::format(
+        "a collective of this process group has failed, so nothing more can be exchanged in it: {}",
+        e.what())));
   }
-  job_ = {};
+}
+
+void WorkQueue::note_failure(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const RunError&) {
+    const Lock lock(mutex_);
+    if (!first_failure_) first_failure_ = failure;
+  } catch (...) {
+    // Refused before anything was exchanged: ranks are where they were.
+  }
 }
 
 void WorkQueue::submit(const c10::intrusive_ptr<QueuedWork>& work, bool caller_waits) {
@@ -133,7 +156,7 @@ void WorkQueue::submit(const c10::intrusive_ptr<QueuedWork>& work, bool caller_w
   }
   const bool first = !busy_ && !begun_ && queue_.empty();
   if (first && caller_waits) return do_here(lock, *work, &QueuedWork::do_all);
-  if (first && work->job_.begin) {
+  if (first && work->job_.begin && !first_failure_) {
     try {
       work->begin();
       begun_ = work;

@@ -71,9 +71,9 @@ class MessageWork final : public TuttiWork {
 
 // How a collective is done: all at once, which blocks; or in two halves of which the first does not.
 struct Job {
-  std::function<void()> run;
-  std::function<void()> begin;
-  std::function<void()> finish;
+  std::function<void()> run = {};
+  std::function<void()> begin = {};
+  std::function<void()> finish = {};
 };
 
 class WorkQueue;
@@ -88,6 +88,7 @@ class QueuedWork final : public TuttiWork {
   void begin();
   void do_all();
   void do_rest();
+  void carry_out(const std::function<void()>& what);
 
   Job job_;
   const std::shared_ptr<WorkQueue> queue_;
@@ -99,6 +100,10 @@ class QueuedWork final : public TuttiWork {
 //   - of a work in two halves the first is done by the caller, if nothing is before it, and the second by who
 //   waits.
 //     If nobody does, the thread takes it when the next work comes.
+//
+// A work that fails with RunError (a rank is lost, late, or does something else) leaves ranks at different
+// places of an exchange: what others have laid down would be taken for what it is not. So every later work
+// fails at once, with the first failure's text.
 // Thread-safe.
 class WorkQueue {
  public:
@@ -122,6 +127,8 @@ class WorkQueue {
   void hand_over_begun();
   void wake();
   void do_queued();
+  std::exception_ptr failed_before();
+  void note_failure(const std::exception_ptr& failure);
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -130,6 +137,7 @@ class WorkQueue {
   c10::intrusive_ptr<QueuedWork> begun_;  // whose first half is done, and nothing is behind it
   std::deque<c10::intrusive_ptr<QueuedWork>> queue_;
   bool first_has_begun_ = false;  // the queue's first
+  std::exception_ptr first_failure_;
   std::thread thread_;
 };
 

@@ -207,6 +207,18 @@ def all_to_all_of_lists_and_uneven_splits(g):
     expect_equal(whole, torch.cat(outputs))
 
 
+def all_to_all_into_a_strided_tensor(g):
+    """Rows go to ranks in equal shares; the output is not contiguous, and no split sizes are given."""
+    def sent(rank):
+        return values(rank, 2 * g.world * 3, torch.float32).view(2 * g.world, 3)
+
+    output = torch.zeros(3, 2 * g.world).t()
+    dist.all_to_all_single(output, sent(g.rank), group=g.handle)
+    expect_equal(output, torch.cat([sent(r)[2 * g.rank:2 * g.rank + 2] for r in g.ranks]))
+    with raises("equal parts"):
+        dist.all_to_all_single(torch.zeros(g.world + 1), torch.zeros(g.world + 1), group=g.handle)
+
+
 def messages_are_matched_by_tag(g):
     """The receiver asks in another order than they were sent, for small ones and for large ones."""
     counts = {1: 10, 2: LARGE, 3: 0, 4: 5000}
@@ -338,6 +350,28 @@ def monitored_barriers_name_who_is_missing(g):
     elif g.rank != last:
         with raises("successfully reached monitoredBarrier"):
             group.monitored_barrier(datetime.timedelta(milliseconds=500))
+
+
+def verdicts_of_monitored_barriers_outlive_the_group(g):
+    """Rank 0 destroys the group at once; the others still learn that all have come."""
+    for _ in range(20):
+        group = dist.new_group(timeout=datetime.timedelta(seconds=20))
+        group.monitored_barrier(datetime.timedelta(seconds=20))
+        if g.rank == 0:
+            dist.destroy_process_group(group)
+
+
+def a_group_that_has_failed_names_the_first_failure(g):
+    for first, second in itertools.product([SMALL, LARGE], [SMALL, LARGE]):
+        group = dist.new_group(timeout=datetime.timedelta(milliseconds=300))
+        if g.rank == 0:
+            with raises("Timed out"):
+                dist.all_reduce(torch.ones(first), group=group)
+            with raises("has failed", "all-reduce", "Timed out"):
+                dist.all_reduce(torch.ones(second), group=group)
+            with raises("has failed", "all-reduce", "Timed out"):
+                dist.all_reduce(torch.ones(second), group=group, async_op=True).wait()
+        dist.barrier(group=g.handle)
 
 
 def ranks_that_differ_are_found(g):

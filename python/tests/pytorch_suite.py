@@ -1,28 +1,25 @@
 #!/usr/bin/env python3
-"""PyTorch's own distributed tests against one backend: writes what became of each as JSON. script/test-torch runs it.
+"""PyTorch's own distributed tests against one backend. run_pytorch_suite.py starts it; script/test-torch starts that.
 
-    BACKEND=tutti WORLD_SIZE=2 pytorch_suite.py OUT.json [-k PATTERN ...]
+    BACKEND=tutti WORLD_SIZE=2 TEMP_DIR=/tmp/x INIT_METHOD=file:///tmp/x/init pytorch_suite.py
+
+The first line on its output is a JSON list of all tests. Then, for each name on its input, it runs that test and
+answers with a line of JSON, ["passed" | "skipped" | "failed", why]. What tests print goes to its error output.
 
 The tests know the backends that come with PyTorch by name. A third one is let through as what Gloo is: it enters
 DistTestCases, the suite's own table of what backends can do, and, because many tests compare names, the module is
 loaded with `BACKEND != "gloo"` and the like widened by one name. One test expects DDP to log the backend's name, where
 PyTorch logs "custom" for whatever did not come with it. Nothing else of the module is changed.
 """
-import fnmatch
 import importlib.util
 import json
 import os
 import pathlib
 import re
 import sys
-import tempfile
-import time
 import types
 import unittest
 
-if "TEMP_DIR" not in os.environ:  # the processes that a test spawns find it
-    os.environ["TEMP_DIR"] = tempfile.mkdtemp(prefix="tutti-torch-")
-    os.environ["INIT_METHOD"] = f"file://{os.environ['TEMP_DIR']}/shared_init_file"
 BACKEND = os.environ["BACKEND"]
 
 import torch
@@ -58,49 +55,33 @@ needs_gpu = set()  # tests that only skip themselves where there is none, after 
 suite = load_suite()
 
 
-class Spawned(suite.TestDistBackend, suite.DistributedTest._DistTestBase):
+class Forked(suite.TestDistBackend, suite.DistributedTest._DistTestBase):
+    """Processes are forked, as PyTorch's own test_distributed_fork.py did: importing torch takes longer than a test."""
+
     def setUp(self):
         super().setUp()
-        self._spawn_processes()
+        self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
 
-class Recorder(unittest.TextTestResult):
-    """What became of each test: {"name": ["passed" | "skipped" | "failed", why]}."""
-
-    outcomes = {}
-
-    def startTest(self, test):
-        super().startTest(test)
-        self.began = time.monotonic()
-
-    def note(self, test, outcome, why=""):
-        name = test.id().split(".")[-1]
-        self.outcomes[name] = [outcome, why]
-        print(f"{outcome:8s}{time.monotonic() - self.began:6.1f} s  {name}  {why.strip().splitlines()[-1:] or ''}",
-              flush=True)
-
-    def addSuccess(self, test):
-        self.note(test, "passed")
-
-    def addSkip(self, test, reason):
-        self.note(test, "skipped", reason)
-
-    def addFailure(self, test, err):
-        self.note(test, "failed", self._exc_info_to_string(err, test))
-
-    addError = addFailure
+def outcome_of(name):
+    if name in needs_gpu and not torch.cuda.is_available():
+        return ["skipped", "needs GPUs"]
+    result = unittest.TestResult()
+    test = Forked(name)
+    test.run(result)
+    if result.skipped:
+        return ["skipped", result.skipped[0][1]]
+    wrong = result.failures + result.errors
+    return ["failed", wrong[0][1]] if wrong else ["passed", ""]
 
 
 def main():
-    out, patterns = sys.argv[1], [a for a in sys.argv[2:] if a != "-k"]
-    names = unittest.TestLoader().getTestCaseNames(Spawned)
-    chosen = [n for n in names if not patterns or any(fnmatch.fnmatch(n, f"*{p}*") for p in patterns)]
-    if not torch.cuda.is_available():
-        Recorder.outcomes.update({name: ["skipped", "needs GPUs"] for name in chosen if name in needs_gpu})
-        chosen = [name for name in chosen if name not in needs_gpu]
-    runner = unittest.TextTestRunner(resultclass=Recorder, verbosity=0, stream=open(os.devnull, "w"))
-    runner.run(unittest.TestSuite(Spawned(name) for name in chosen))
-    pathlib.Path(out).write_text(json.dumps(Recorder.outcomes, indent=1))
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    names = unittest.TestLoader().getTestCaseNames(Forked)
+    print(json.dumps(names), file=answers)
+    for line in sys.stdin:
+        print(json.dumps(outcome_of(line.strip())), file=answers)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,6 @@ import torch.distributed as dist
 from . import _C
 
 if "devices" in inspect.signature(dist.Backend.register_backend).parameters:
-    dist.Backend.register_backend("tutti", _C.create, devices=["cpu"])
+    dist.Backend.register_backend("tutti", _C.create, devices=["cpu", "cuda"])
 else:  # before 2.0
     dist.Backend.register_backend("tutti", _C.create)
