@@ -16,6 +16,7 @@ void add_train(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_reproduce(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_slurm(CLI::App& app, Action& action);
 void add_emulate(CLI::App& app, Action& action);
 void add_launch(CLI::App& app, Action& action);
 void add_ckpt(CLI::App& app, Action& action);

@@ -1,4 +1,5 @@
 // The program with engines that are not ours, started by our launcher and by mpirun.
+#include "checkpoint/checkpoint.h"
 #include "cli/program_fixture.h"
 
 namespace tutti {
@@ -131,6 +132,34 @@ TEST_F(UnderMpirun, WorkerThatIsKilledEndsTheOthers) {
   for (const pid_t p : workers) {
     while (::kill(p, 0) == 0) std::this_thread::yield();
   }
+}
+
+TEST_F(UnderMpirun, SignalToOneProcessLetsAllSaveAndTheRunGoesOnToTheSameBits) {
+  const std::vector<std::string> flags = {"--steps", "150", "--no-evaluate"};
+  ASSERT_EQ(mpirun(3, train(flags)).code, 0);
+  const auto expected = summary()["parameters_sha256"];
+  Running running(root(), {}, instead(3, train(flags)));
+  wait_for_steps();
+  const auto workers = running.workers();
+  ASSERT_EQ(workers.size(), 3U);
+  ::kill(workers[1], SIGTERM);
+  const Ended stopped = running.wait();
+  EXPECT_EQ(stopped.code, 143) << stopped.error;
+  EXPECT_NE(stopped.out.find("stopped after step"), std::string::npos) << stopped.out;
+  EXPECT_FALSE(std::filesystem::exists(out() / "summary.json"));
+  const Ended resumed = mpirun(3, {"train", "--resume", out().string()});
+  EXPECT_EQ(resumed.code, 0) << resumed.error;
+  EXPECT_EQ(summary()["parameters_sha256"], expected);
+}
+
+TEST_F(UnderMpirun, UserSignalToMpirunSavesOnceAndTheRunGoesOn) {
+  Running running(root(), {}, instead(2, train({"--steps", "62", "--no-evaluate"})));
+  wait_for_steps();
+  ::kill(running.pid(), SIGUSR1);  // mpirun passes it on to all
+  const Ended e = running.wait();
+  EXPECT_EQ(e.code, 0) << e.error;
+  EXPECT_EQ(checkpoint::list(out()).size(), 2U)
+      << "the one that was asked for and the last; an epoch has 63 steps";
 }
 #endif
 

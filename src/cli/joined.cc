@@ -53,7 +53,7 @@ int in_meeting(const config::Placement& placement, const config::JoinSettings& s
 }
 
 launch::Outcome run_in_meeting(rendezvous::Meeting& meeting, const launch::JobSpec* spec,
-                               const launch::Listener& listener) {
+                               const launch::Listener& listener, launch::ProcessSignals* signals) {
   std::optional<launch::JobSpec> own;
   if (spec != nullptr) {
     own = *spec;
@@ -61,8 +61,9 @@ launch::Outcome run_in_meeting(rendezvous::Meeting& meeting, const launch::JobSp
   }
   const bool first = meeting.rank() == Rank{0};
   const launch::Listener silent{[](Rank, bool, const std::string&) {}, [](Rank, const nlohmann::json&) {}};
-  auto outcome = launch::run_joined(meeting, own ? &*own : nullptr, first ? listener : silent, work);
-  if (!first && outcome.exit_code != 0) fmt::print(stderr, "tutti: {}\n", outcome.line);
+  auto outcome = launch::run_joined(meeting, own ? &*own : nullptr, first ? listener : silent, work, signals);
+  const bool failed = outcome.exit_code != 0 && outcome.interrupted_by == 0;
+  if (!first && failed) fmt::print(stderr, "tutti: {}\n", outcome.line);
   return outcome;
 }
 

@@ -6,6 +6,7 @@
 
 #include "config/launchers.h"
 #include "launch/launcher.h"
+#include "launch/process_signals.h"
 #include "rendezvous/meeting.h"
 
 namespace tutti::cli {
@@ -23,6 +24,6 @@ int in_meeting(const config::Placement& placement, const config::JoinSettings& s
 // As launch::run() in such processes: rank 0 brings the spec, all others null. The others' failures are
 // printed here; rank 0's outcome is the caller's to tell.
 launch::Outcome run_in_meeting(rendezvous::Meeting& meeting, const launch::JobSpec* spec,
-                               const launch::Listener& listener);
+                               const launch::Listener& listener, launch::ProcessSignals* signals = nullptr);
 
 }  // namespace tutti::cli

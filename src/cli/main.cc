@@ -58,6 +58,7 @@ int run(int argc, char** argv) {
   add_report(app, action);
   add_bench(app, action);
   add_launch(app, action);
+  add_slurm(app, action);
   add_emulate(app, action);
   add_ckpt(app, action);
   add_data(app, action);

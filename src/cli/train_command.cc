@@ -150,12 +150,13 @@ void require_one_board(const config::TrainConfig& config) {
 }
 
 // Every process of the meeting calls it; rank 0 prepares, from what `configure` gives it, and tells.
-int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& placement, bool workers_said,
+int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& placement,
+                     launch::ProcessSignals& signals, bool workers_said,
                      const std::function<config::TrainConfig()>& configure) {
   const bool one_host = std::ranges::max(launch::hosts_of(meeting)) == 0;
   if (meeting.rank() != Rank{0}) {
     try {
-      return run_in_meeting(meeting, nullptr, {}).exit_code;
+      return run_in_meeting(meeting, nullptr, {}, &signals).exit_code;
     } catch (const launch::CalledOff& e) {
       return std::string_view(e.what()) == kComplete ? 0 : 2;
     }
@@ -163,7 +164,7 @@ int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& plac
   bool begun = false;
   const auto run_job = [&](const launch::JobSpec& spec, const launch::Listener& listener) {
     begun = true;
-    return run_in_meeting(meeting, &spec, listener);
+    return run_in_meeting(meeting, &spec, listener, &signals);
   };
   const auto call_off = [&](const char* why) {
     if (!begun) launch::call_off(meeting, why);
@@ -172,6 +173,7 @@ int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& plac
     auto config = fitted(configure(), workers_said, placement, meeting);
     if (!one_host) require_one_board(config);
     if (config.transport == "auto" && !one_host) config.transport = "tcp";
+    if (config.wire == "auto" && !one_host) config.wire = "auth";  // prepare() knows of our own hosts alone
     const auto warning = engines::find_engine(config.engine).between_hosts;
     if (!one_host && !warning.empty()) fmt::print(stderr, "tutti: {}\n", warning);
     const int code = train(config, run_job);
@@ -181,6 +183,12 @@ int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& plac
     call_off(e.what());
     throw;
   }
+}
+
+// Whether a run that was saved says what this one is; --resume auto may find none.
+bool goes_on(const config::TrainConfig& config) {
+  if (config.resume != train::kAuto) return !config.resume.empty();
+  return !config.out.empty() && checkpoint::latest(config.out);
 }
 
 // What is not said now is as it was: the config that was saved is the default, the given flags are laid over
@@ -211,6 +219,24 @@ int workers_for_hosts(const config::TrainConfig& c) {
 }
 
 }  // namespace
+
+config::TrainConfig parse_train(const std::vector<std::string>& arguments) {
+  CLI::App command;
+  command.set_help_flag();
+  config::TrainConfig config;
+  config.workers = 0;
+  std::string file;
+  config::add_train_flags(command, config);
+  command.add_option("--config", file);
+  try {
+    // CLI11 takes them from the last to the first.
+    command.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& e) {
+    throw ConfigError(fmt::format("train: {}", e.what()));
+  }
+  if (!file.empty()) config::apply_config_file(command, file);
+  return config;
+}
 
 train::Prepared prepare_here(const config::TrainConfig& config) {
   const std::time_t seconds = std::time(nullptr);
@@ -250,9 +276,10 @@ void add_train(CLI::App& app, Action& action) {
       const auto settings = config::join_settings_of(*config);
       const auto placement = started_by_others(settings);
       if (!placement) return train(resolved());
-      const bool workers_said = command->count("--workers") > 0 || !config->resume.empty();
+      const bool workers_said = command->count("--workers") > 0 || goes_on(*config);
+      launch::ProcessSignals signals;  // from the first moment on
       return in_meeting(*placement, settings, [&](rendezvous::Meeting& meeting) {
-        return train_in_meeting(meeting, *placement, workers_said, resolved);
+        return train_in_meeting(meeting, *placement, signals, workers_said, resolved);
       });
     };
   });

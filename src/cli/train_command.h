@@ -8,6 +8,10 @@
 
 namespace tutti::cli {
 
+// What `tutti train` would make of these arguments; workers are 0 where they do not say how many. Throws
+// ConfigError.
+config::TrainConfig parse_train(const std::vector<std::string>& arguments);
+
 // Checks a config against this machine: data folders and threads from the environment, a folder name from the
 // clock.
 train::Prepared prepare_here(const config::TrainConfig& config);

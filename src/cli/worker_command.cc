@@ -81,11 +81,10 @@ void train_as_worker(const launch::WorkerJob& job, const train::Setup& setup, ob
 // every process of a job: a worker that died of that could not save.
 void leave_signals_to_the_launcher() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) std::signal(signal, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a failed write, like a full disk
 }
 
 void train(const launch::WorkerJob& job, const net::StatusBoard& board, observe::JsonlSink& report) {
-  leave_signals_to_the_launcher();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a failed write, like a full disk
   const auto setup = job.payload.get<train::Setup>();
   const auto& config = setup.config;
   const bool serves = to_int(job.rank) >= config.workers;
@@ -156,7 +155,13 @@ void add_worker(CLI::App& app, Action& action) {
   command->group("");
   const auto fd = std::make_shared<int>(-1);
   command->add_option("--job-fd", *fd, "inherited descriptor of the job description")->required();
-  command->callback([fd, &action] { action = [fd] { return work(launch::read_job(*fd)); }; });
+  command->callback([fd, &action] {
+    action = [fd] {
+      const auto job = launch::read_job(*fd);
+      if (job.task == lab::kTrainTask) leave_signals_to_the_launcher();
+      return work(job);
+    };
+  });
 }
 
 }  // namespace tutti::cli

@@ -1,11 +1,7 @@
 #include "emulate/tool.h"
 
-#include <poll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <csignal>
 #include <filesystem>
 
 #include "base/deadline.h"
@@ -17,26 +13,6 @@ namespace tutti::emulate {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);
-
-// Reads both until their ends; false if the deadline passes first.
-bool read_to_end(const UniqueFd& out, std::string& said, const UniqueFd& error, std::string& complained,
-                 Deadline deadline) {
-  std::array<pollfd, 2> fds = {pollfd{out.get(), POLLIN, 0}, pollfd{error.get(), POLLIN, 0}};
-  const std::array<std::string*, 2> texts = {&said, &complained};
-  while (fds[0].fd >= 0 || fds[1].fd >= 0) {
-    if (deadline.passed()) return false;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.left()).count();
-    if (::poll(fds.data(), fds.size(), static_cast<int>(left)) <= 0) continue;
-    for (std::size_t i = 0; i < fds.size(); ++i) {
-      if (fds[i].revents == 0) continue;
-      char buffer[4096];
-      const ssize_t n = ::read(fds[i].fd, buffer, sizeof buffer);
-      if (n > 0) texts[i]->append(buffer, static_cast<std::size_t>(n));
-      if (n == 0) fds[i].fd = -1;
-    }
-  }
-  return true;
-}
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
@@ -64,18 +40,10 @@ std::string run_tool(const ToolRun& run) {
     arguments.insert(arguments.end(), {"-batch", fmt::format("/proc/self/fd/{}", commands.get())});
     inherit.push_back(commands.get());
   }
-  const auto child = launch::spawn(program, arguments, {.inherit = inherit, .network = run.network});
-  std::string said;
-  std::string complained;
-  const bool ended = read_to_end(child.out, said, child.error, complained, Deadline::in(kPatience));
-  if (!ended) ::kill(child.pid, SIGKILL);
-  int status = 0;
-  ::waitpid(child.pid, &status, 0);
-  if (!ended) throw RunError(fmt::format("`{}` did not end within {} s", run.name, kPatience.count()));
-  if (status != 0) {
-    throw RunError(fmt::format("`{}` said: {}", run.name, first_line(complained)));
-  }
-  return said;
+  const auto ran =
+      launch::run_to_end(program, arguments, {.inherit = inherit, .network = run.network}, kPatience);
+  if (ran.exit_code != 0) throw RunError(fmt::format("`{}` said: {}", run.name, first_line(ran.error)));
+  return ran.out;
 }
 
 }  // namespace tutti::emulate

@@ -15,6 +15,15 @@
 
 namespace tutti::launch {
 
+// Those that are to stop a job. What our caller told us to ignore (nohup, a shell's background job) stays
+// ignored.
+inline void add_stop_signals(boost::asio::signal_set& signals) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction current {};
+    if (::sigaction(signal, nullptr, &current) == 0 && current.sa_handler != SIG_IGN) signals.add(signal);
+  }
+}
+
 // SIGINT, SIGTERM and SIGHUP stop the job: at once, or, where it saves when asked, after its workers have
 // saved and ended, for which they have ten seconds; a second signal stops them at once. SIGUSR1 then asks for
 // a checkpoint. Runs on the thread that runs `io`.
@@ -28,11 +37,7 @@ class Interruption {
         stop_all_(std::move(stop_all)),
         signals_(io),
         time_to_stop_(io) {
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-      // What our caller told us to ignore (nohup, a shell's background job) stays ignored.
-      struct sigaction current {};
-      if (::sigaction(signal, nullptr, &current) == 0 && current.sa_handler != SIG_IGN) signals_.add(signal);
-    }
+    add_stop_signals(signals_);
     if (saves_when_asked_) signals_.add(SIGUSR1);
     await();
   }

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/version.h"
+#include "launch/interruption.h"
 #include "net/auth.h"
 #include "net/interface.h"
 #include "net/segment.h"
@@ -135,11 +136,12 @@ class Member final : public Joined {
   }
 
   void make_shared_memory(const JobSpec& spec, bool shares) {
+    const bool several_hosts = std::ranges::any_of(job_.hosts, [](int h) { return h != 0; });
     board_.emplace(net::StatusBoard::create(job_.world));
+    if (several_hosts) board_->show_one_host();
     job_.board_fd = board_->fd();
     if (shares) segment_.emplace(net::Segment::create(job_.world));
     if (shares) job_.segment_fd = segment_->fd();
-    const bool several_hosts = std::ranges::any_of(job_.hosts, [](int h) { return h != 0; });
     const auto workers = static_cast<int>(workers_of_host(job_).size());
     if (shares || workers < 2 || (!spec.local_memory && !several_hosts)) return;
     segment_.emplace(net::Segment::create(workers));
@@ -259,23 +261,38 @@ void call_off(rendezvous::Meeting& meeting, const std::string& why) {
 }
 
 Outcome run_joined(rendezvous::Meeting& meeting, const JobSpec* spec, const Listener& listener,
-                   const std::function<int(const WorkerJob&)>& work) {
+                   const std::function<int(const WorkerJob&)>& work, ProcessSignals* signals) {
   const auto joined = join(meeting, spec);
   WorkerJob job = joined->job();
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("cannot make a pipe");
   job.report_fd = ends[1];
   Reports reports(job.rank, UniqueFd(ends[0]), listener);
+  const net::StatusBoard board = open_board(job);
+  if (signals != nullptr)
+    signals->pass_on_to(board, job.rank, observe::JsonlSink(duplicate(job.report_fd), "the report"));
   Outcome outcome;
   outcome.exit_code = work(job);
+  const int signal = signals != nullptr ? signals->leave_board() : 0;
   reports.end();
   if (reports.failure) outcome.line = reports.failure->what;
   if (reports.failure) outcome.would_fail_again = reports.failure->kind == Failure::Kind::nonfinite;
   if (outcome.exit_code != 0) return outcome;
-  for (const auto& text : meeting.all_gather(std::to_string(reports.rejected_connections))) {
-    outcome.rejected_connections += std::stoull(text);
+  // Servers have no part in a stop, and a signal may have come to some processes alone.
+  const bool stopped = board.requests().met(net::Request::stop);
+  const json mine = {{"rejected_connections", reports.rejected_connections},
+                     {"interrupted_by", !stopped      ? 0
+                                        : signal != 0 ? signal
+                                                      : SIGTERM}};
+  int interrupted_by = 0;
+  std::uint64_t rejected_connections = 0;
+  for (const auto& text : meeting.all_gather(mine.dump())) {
+    const json told = json::parse(text);
+    rejected_connections += told.at("rejected_connections").get<std::uint64_t>();
+    interrupted_by = std::max(interrupted_by, told.at("interrupted_by").get<int>());
   }
-  outcome.rejected_connections += joined->close_rendezvous();
+  outcome = outcome_of({}, interrupted_by, /*stopped=*/false, meeting.world());
+  outcome.rejected_connections = rejected_connections + joined->close_rendezvous();
   return outcome;
 }
 

@@ -3,7 +3,8 @@
 //
 // What the first of a host makes (shared memory, the status board) the others of the host open through
 // /proc/PID/fd; it has no name. The secret is drawn by rank 0 and told in the meeting. Whoever has started
-// the processes also ends them when one fails; here nobody watches them.
+// the processes also ends them when one fails; here nobody watches them. Its signals are heard
+// (launch/process_signals.h).
 #pragma once
 
 #include <functional>
@@ -13,6 +14,7 @@
 
 #include "launch/job.h"
 #include "launch/launcher.h"
+#include "launch/process_signals.h"
 #include "rendezvous/meeting.h"
 
 namespace tutti::launch {
@@ -48,8 +50,9 @@ void call_off(rendezvous::Meeting& meeting, const std::string& why);
 
 // Joins, and calls `work` with this process's place, on this thread; it returns an exit code and closes
 // job.report_fd, as `tutti worker` does. What it reports goes to the listener, on a thread of its own. After
-// work that went well returns when all ranks' has; the result is this rank's own outcome.
+// work that went well returns when all ranks' has; the result is this rank's own outcome, but that all are
+// interrupted, by the same signal, where they have met a request to stop.
 Outcome run_joined(rendezvous::Meeting& meeting, const JobSpec* spec, const Listener& listener,
-                   const std::function<int(const WorkerJob&)>& work);
+                   const std::function<int(const WorkerJob&)>& work, ProcessSignals* signals = nullptr);
 
 }  // namespace tutti::launch

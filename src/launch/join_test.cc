@@ -1,6 +1,7 @@
 #include "launch/join.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <atomic>
 #include <barrier>
@@ -204,6 +205,21 @@ TEST(RunJoined, ReportsAreHeardAndFailuresSayWhy) {
     });
     EXPECT_EQ(failed.exit_code, 2);
     EXPECT_EQ(failed.line, "no such column");
+  });
+}
+
+TEST(RunJoined, StopThatSomeHaveMetInterruptsAllBySameSignal) {
+  const JobSpec spec = spec_of(2, 0, "shm");
+  const Listener silent{.on_output = {}, .on_report = [](Rank, const auto&) {}};
+  meet(2, [&](rendezvous::Meeting& meeting) {
+    const auto outcome = run_joined(meeting, on_first(meeting, spec), silent, [](const WorkerJob& job) {
+      const UniqueFd report(job.report_fd);
+      if (job.rank == Rank{1}) open_board(job).requests().set_met(net::Request::stop);
+      return 0;
+    });
+    EXPECT_EQ(outcome.exit_code, 128 + SIGTERM);
+    EXPECT_EQ(outcome.interrupted_by, SIGTERM);
+    EXPECT_NE(outcome.line.find("all 2 processes have ended"), std::string::npos) << outcome.line;
   });
 }
 

@@ -1,6 +1,7 @@
 #include "launch/spawn.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <optional>
 #include <string_view>
@@ -74,6 +76,25 @@ std::vector<char*> environment_with(const std::vector<std::string>& changes) {
   return all;
 }
 
+// Reads both until their ends; false if the deadline passes first.
+bool read_to_end(const Spawned& child, Ran& ran, Deadline deadline) {
+  std::array<pollfd, 2> fds = {pollfd{child.out.get(), POLLIN, 0}, pollfd{child.error.get(), POLLIN, 0}};
+  const std::array<std::string*, 2> texts = {&ran.out, &ran.error};
+  while (fds[0].fd >= 0 || fds[1].fd >= 0) {
+    if (deadline.passed()) return false;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.left()).count();
+    if (::poll(fds.data(), fds.size(), static_cast<int>(left)) <= 0) continue;
+    for (std::size_t i = 0; i < fds.size(); ++i) {
+      if (fds[i].revents == 0) continue;
+      char buffer[4096];
+      const ssize_t n = ::read(fds[i].fd, buffer, sizeof buffer);
+      if (n > 0) texts[i]->append(buffer, static_cast<std::size_t>(n));
+      if (n == 0) fds[i].fd = -1;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 Spawned spawn(const std::string& program, const std::vector<std::string>& arguments,
@@ -111,6 +132,21 @@ Spawned spawn(const std::string& program, const std::vector<std::string>& argume
   }
   return {pid, std::move(pidfd), std::move(out.read), std::move(error.read),
           in ? std::move(in->write) : UniqueFd()};
+}
+
+Ran run_to_end(const std::string& program, const std::vector<std::string>& arguments,
+               const SpawnOptions& options, Clock::duration at_most) {
+  const Spawned child = spawn(program, arguments, options);
+  Ran ran;
+  const bool ended = read_to_end(child, ran, Deadline::in(at_most));
+  if (!ended) ::kill(child.pid, SIGKILL);
+  int status = 0;
+  ::waitpid(child.pid, &status, 0);
+  if (!ended)
+    throw RunError(fmt::format("`{}` did not end within {} s", program.substr(program.rfind('/') + 1),
+                               std::chrono::duration_cast<std::chrono::seconds>(at_most).count()));
+  ran.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ran;
 }
 
 }  // namespace tutti::launch

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/file.h"
 
 namespace tutti::launch {
@@ -29,5 +30,17 @@ struct SpawnOptions {
 // terminal signals (it has a process group of its own). Throws RunError.
 Spawned spawn(const std::string& program, const std::vector<std::string>& arguments,
               const SpawnOptions& options);
+
+// What a program printed until its end.
+struct Ran {
+  int exit_code = 0;  // 128 and the signal, if one has ended it
+  std::string out;
+  std::string error;
+};
+
+// Starts a program likewise and blocks until it ends and nobody writes any more. Throws RunError if it takes
+// longer, having killed it.
+Ran run_to_end(const std::string& program, const std::vector<std::string>& arguments,
+               const SpawnOptions& options, Clock::duration at_most);
 
 }  // namespace tutti::launch

@@ -201,15 +201,26 @@ class MpiEngine final : public ForeignEngine {
                     "MPI_Allgatherv");
       case Operation::broadcast:
         return call(MPI_Bcast(data, count, type, to_int(root), comm_), "MPI_Bcast");
-      case Operation::reduce: {
-        const bool here = rank() == root;
-        return call(MPI_Reduce(here ? MPI_IN_PLACE : data, here ? data : nullptr, count, type,
-                               operators_.op(buffer.type, op), to_int(root), comm_),
-                    "MPI_Reduce");
-      }
+      case Operation::reduce:
+        return reduce_to_root(request);
       case Operation::barrier:
         return;
     }
+  }
+
+  // Into other memory where the root is not rank 0: in place MPICH 4.0 then copies from the address that says
+  // "in place" (from about a thousand elements on), and dies.
+  void reduce_to_root(const Request& request) {
+    const auto& [operation, buffer, op, root] = request;
+    const bool here = rank() == root;
+    const bool in_place = root == Rank{0};
+    std::vector<std::byte> result(here && !in_place ? buffer.bytes() : 0);
+    void* into = in_place ? buffer.data : result.data();
+    call(MPI_Reduce(here && in_place ? MPI_IN_PLACE : buffer.data, here ? into : nullptr,
+                    as_count(buffer.count), operators_.type(buffer.type), operators_.op(buffer.type, op),
+                    to_int(root), comm_),
+         "MPI_Reduce");
+    std::ranges::copy(result, static_cast<std::byte*>(buffer.data));
   }
 
   // In place MPI would put the result at the buffer's beginning.

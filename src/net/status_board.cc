@@ -31,6 +31,8 @@ struct StatusBoard::Header {
   // What of it all hosts know, where there are several.
   std::array<std::atomic<std::int64_t>, 3> known_after_step{kUndecided, kUndecided, kUndecided};
   std::atomic<std::uint32_t> spans_hosts{0};
+  std::atomic<std::uint32_t> shows_one_host{0};
+  std::array<std::atomic<std::uint32_t>, 3> met{};
   // The last barrier whose participants are settled.
   std::atomic<std::uint32_t> settled{0};
 };
@@ -192,6 +194,14 @@ void StatusBoard::span_hosts() const {
   header().spans_hosts.store(1);
 }
 
+void StatusBoard::show_one_host() const {
+  header().shows_one_host.store(1);
+}
+
+bool StatusBoard::shows_one_host() const {
+  return header().shows_one_host.load() != 0;
+}
+
 void StatusBoard::drop(Rank rank) const {
   entry(rank).dropped.store(1);
 }
@@ -215,6 +225,14 @@ void JobRequests::decide(Request request, std::int64_t after_step) const {
 std::optional<std::int64_t> JobRequests::decided(Request request) const {
   const std::int64_t step = board_.header().after_step[static_cast<std::size_t>(request)].load();
   return step == kUndecided ? std::nullopt : std::optional(step);
+}
+
+void JobRequests::set_met(Request request) const {
+  board_.header().met[static_cast<std::size_t>(request)].store(1);
+}
+
+bool JobRequests::met(Request request) const {
+  return board_.header().met[static_cast<std::size_t>(request)].load() != 0;
 }
 
 void JobRequests::make_known(Request request, std::int64_t after_step) const {

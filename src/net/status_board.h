@@ -55,6 +55,9 @@ class JobRequests {
   // After which step the request is met; nothing until somebody has decided.
   void decide(Request request, std::int64_t after_step) const;
   std::optional<std::int64_t> decided(Request request) const;
+  // Workers have done what was asked; never said where a run came to its end before.
+  void set_met(Request request) const;
+  bool met(Request request) const;
 
   // Of a job on several hosts, each of which has a board: whoever decides must not begin the step before the
   // word is on all of them. await_known() blocks until it is, at once on one host; throws Timeout, from
@@ -112,6 +115,9 @@ class StatusBoard {
   void show(Rank rank, const Shown& shown) const;
   // This board is one of several: a decision is not known everywhere as soon as it stands here.
   void span_hosts() const;
+  // Likewise, and nobody carries anything from one to the other: what stands here is this host's alone.
+  void show_one_host() const;
+  bool shows_one_host() const;
 
   // A rank that died while the job goes on without it. The launcher says so, once and for good.
   void drop(Rank rank) const;

@@ -1,5 +1,7 @@
 #include "train/checkpoints.h"
 
+#include <thread>
+
 #include "base/version.h"
 
 namespace tutti::train {
@@ -23,6 +25,23 @@ void Checkpoints::save(std::int64_t done, Moment moment, state::Differs beside) 
                 {"version", kVersion},
                 {"routes", live_.routing().routes()},
                 {"data_sha256", run_.setup.data_sha256}});
+  if (differs != state::Differs::nothing && run_.board().shows_one_host()) tell_of_parts(done);
+}
+
+// Who puts the parts together looks for them on its own board, where those of other hosts do not show.
+void Checkpoints::tell_of_parts(std::int64_t step) {
+  using Part = net::StatusBoard::Part;
+  constexpr auto kGlance = std::chrono::milliseconds(5);
+  const auto& board = run_.board();
+  const auto self = static_cast<std::size_t>(to_int(run_.rank()));
+  std::vector<std::int32_t> written(static_cast<std::size_t>(run_.workers.world()));
+  while (!run_.first() && board.part(run_.rank(), step) == Part::missing)
+    std::this_thread::sleep_for(kGlance);
+  written[self] = board.part(run_.rank(), step) == Part::written ? 1 : 0;
+  run_.workers.all_reduce({written.data(), written.size(), DType::i32}, collectives::ReduceOp::max, "parts");
+  for (std::size_t r = 0; run_.first() && r < written.size(); ++r) {
+    if (r != self) board.report_part(Rank{static_cast<int>(r)}, step, written[r] == 1);
+  }
 }
 
 }  // namespace tutti::train

@@ -33,6 +33,8 @@ class Checkpoints {
   double copy_ms() const { return quantile(saving_.copied_ms(), 0.5); }
 
  private:
+  void tell_of_parts(std::int64_t step);
+
   const RunContext& run_;
   const TrainedModel& model_;
   LiveReplica& live_;

@@ -132,6 +132,7 @@ class Trainer {
     if (!run_.strategy.replicas_differ) steps_seen_ = exchange().steps_done();
     checkpoints_.save(steps_seen_, Moment::stopped, state::Differs::buffers);
     checkpoints_.finish();
+    run_.board().requests().set_met(net::Request::stop);
     run_.note(run_.config.no_checkpoint
                   ? fmt::format("stopped after step {}, without a checkpoint", steps_seen_)
                   : fmt::format("stopped after step {}; --resume {} goes on", steps_seen_, run_.config.out));
@@ -204,8 +205,12 @@ class Trainer {
   Evaluator evaluator_{run_, *model_.network};
   Skips skips_{model_.buffers, run_.together ? &run_.workers : nullptr,
                [this](std::string line) { run_.note(std::move(line)); }};
-  RunRequests requests_{run_.board(), run_.rank(), run_.workers.world(), run_.step_mode(),
-                        run_.strategy.replicas_differ ? run_.config.sync_every : 1};
+  RunRequests requests_{run_.board(),
+                        run_.rank(),
+                        run_.workers.world(),
+                        run_.step_mode(),
+                        run_.strategy.replicas_differ ? run_.config.sync_every : 1,
+                        &run_.workers};
   Checkpoints checkpoints_{run_, model_, live_};
   StepLog log_{run_};
 
