@@ -26,11 +26,11 @@ std::unique_ptr<net::Transport> alone() {
 
 struct Member::Life {
   explicit Life(const launch::WorkerJob& job)
-      : board(launch::open_board(job)),
-        heartbeat(board, job.rank),
+      : board(std::make_shared<const net::StatusBoard>(launch::open_board(job))),
+        heartbeat(*board, job.rank),
         report(UniqueFd(job.report_fd), "the launcher's pipe") {}
 
-  const net::StatusBoard board;
+  const std::shared_ptr<const net::StatusBoard> board;
   const net::Heartbeat heartbeat;
   observe::JsonlSink report;
 };
@@ -44,32 +44,34 @@ std::unique_ptr<Member> Member::join(std::optional<int> job_descriptor) {
                                   job.address.empty() ? "127.0.0.1" : job.address,
                                   {.timeout = job.timeout, .own_core = job.own_core},
                                   job.wire};
-  auto member = std::make_unique<Member>(launch::connect(job, life->report), connection, job.hosts);
+  auto member =
+      std::make_unique<Member>(launch::connect(job, life->report), connection, job.hosts, life->board);
   member->life_ = std::move(life);
   return member;
 }
 
-Member::Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection, std::vector<int> hosts)
+Member::Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection, std::vector<int> hosts,
+               std::shared_ptr<const net::StatusBoard> job_board)
     : connection_(std::move(connection)),
-      hosts_(std::move(hosts)),
+      in_job_{.hosts = std::move(hosts), .board = std::move(job_board)},
       transport_(std::move(transport)),
       all_(std::make_unique<collectives::NativeEngine>(*transport_)),
       tensors_(*all_) {
-  for (int r = 0; r < size(); ++r) job_ranks_.push_back(Rank{r});
-  hosts_.resize(job_ranks_.size());
+  for (int r = 0; r < size(); ++r) in_job_.ranks.push_back(Rank{r});
+  in_job_.hosts.resize(in_job_.ranks.size());
 }
 
 int Member::local_rank() const {
-  const auto me = hosts_.begin() + rank();
-  return static_cast<int>(std::count(hosts_.begin(), me, *me));
+  const auto me = in_job_.hosts.begin() + rank();
+  return static_cast<int>(std::count(in_job_.hosts.begin(), me, *me));
 }
 
 int Member::local_size() const {
-  return static_cast<int>(std::ranges::count(hosts_, hosts_[static_cast<std::size_t>(rank())]));
+  return static_cast<int>(std::ranges::count(in_job_.hosts, in_job_.hosts[static_cast<std::size_t>(rank())]));
 }
 
 std::unique_ptr<World> Member::make_world(int servers) {
-  return library::make_world(*all_, transport_->peer_memory() != nullptr, servers, connection_);
+  return library::make_world(*all_, transport_->peer_memory() != nullptr, servers, connection_, in_job_);
 }
 
 std::unique_ptr<Member> Member::group(std::span<const int> ranks) {
@@ -84,14 +86,16 @@ std::unique_ptr<Member> Member::group(std::span<const int> ranks) {
     throw ConfigError(fmt::format("rank {} makes a group that it is no member of", rank()));
   net::Survivors some(*transport_, std::move(members));
   collectives::NativeEngine among(some);
-  const auto world = library::make_world(among, transport_->peer_memory() != nullptr, 0, connection_);
-  std::vector<int> hosts;
-  for (const int r : ranks) hosts.push_back(hosts_[static_cast<std::size_t>(r)]);
-  auto member = std::make_unique<Member>(world->take_seat(among.rank()), connection_, std::move(hosts));
-  member->life_ = life_;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    member->job_ranks_[i] = job_ranks_[static_cast<std::size_t>(ranks[i])];
+  InJob where{.board = in_job_.board};
+  for (const int r : ranks) {
+    where.hosts.push_back(in_job_.hosts[static_cast<std::size_t>(r)]);
+    where.ranks.push_back(in_job_.ranks[static_cast<std::size_t>(r)]);
   }
+  auto world = library::make_world(among, transport_->peer_memory() != nullptr, 0, connection_, where);
+  auto member = std::make_unique<Member>(world->take_seat(among.rank()), connection_);
+  member->in_job_ = std::move(where);
+  member->life_ = life_;
+  member->world_ = std::move(world);
   return member;
 }
 
@@ -99,7 +103,7 @@ void Member::tell(const std::exception& e) {
   auto failure = launch::failure_of(e);
   if (!life_ || !failure.fault) return;
   // The launcher knows ranks of the job. A server lives in the process of one.
-  const auto in_job = [&](Rank r) { return job_ranks_[static_cast<std::size_t>(to_int(r) % size())]; };
+  const auto in_job = [&](Rank r) { return in_job_.ranks[static_cast<std::size_t>(to_int(r) % size())]; };
   failure.fault->rank = in_job(failure.fault->rank);
   failure.fault->peer = in_job(failure.fault->peer);
   try {
