@@ -1,141 +1,17 @@
-// The program on several hosts: each a network namespace with an sshd and keys of its own. Where this machine
-// lets nobody make one, that is said and the test skipped.
-#include <sys/prctl.h>
-
-#include <optional>
-
-#include "base/error.h"
-#include "base/process.h"
-#include "cli/program_fixture.h"
-#include "emulate/cluster.h"
+// The program on several hosts (cli/hosts_fixture.h).
+#include "cli/hosts_fixture.h"
 
 namespace tutti {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kSshd = "/usr/sbin/sshd";
-
-class Hosts : public Program {
+class TwoHosts : public Hosts {
  protected:
-  void SetUp() override {
-    try {
-      cluster_.emplace(config::Emulation{.hosts = 3, .link = "1gbit", .bits_per_second = 1'000'000'000}, 3);
-    } catch (const ConfigError& e) {
-      GTEST_SKIP() << e.what();
-    }
-    if (!fs::exists(kSshd)) GTEST_SKIP() << "there is no " << kSshd << "; script/setup test installs it";
-    fs::create_directories("/run/sshd");  // where sshd locks itself in
-    make_key("user");
-    make_key("stranger");
-    fs::copy_file(root() / "user.pub", root() / "authorized");
-    std::ofstream known(root() / "known");
-    std::ofstream config(root() / "ssh_config");
-    config << "UserKnownHostsFile " << (root() / "known").string() << "\nGlobalKnownHostsFile none\n"
-           << "IdentitiesOnly yes\nStrictHostKeyChecking yes\n";
-    for (std::size_t i = 0; i < 2; ++i) start_sshd(i, config, known);
-    // One whose network is there and on which nobody listens, and one that is let in with no key.
-    config << "Host asleep\n  HostName " << cluster_->place_of(2).address << "\n  IdentityFile "
-           << (root() / "user").string() << "\n";
-    config << "Host stranger\n  HostName " << cluster_->place_of(1).address << "\n  HostKeyAlias host1\n"
-           << "  IdentityFile " << (root() / "stranger").string() << "\n";
-  }
-
-  void TearDown() override {
-    for (const pid_t pid : sshd_) {
-      ::kill(pid, SIGKILL);
-      ::waitpid(pid, nullptr, 0);
-    }
-  }
-
-  // From host 0, as somebody who is logged in there.
-  Ended run_there(const std::vector<std::string>& arguments) {
-    return run(arguments, [&] { in_host(0); });
-  }
-  std::vector<std::string> train_on(const std::string& hosts, std::vector<std::string> more = {}) const {
-    more.insert(more.end(), {"--hosts", hosts, "--ssh-config", (root() / "ssh_config").string()});
-    return train(more);
-  }
-
-  void in_host(std::size_t i) const {
-    // A network is a thread's own; the process that follows has only this one.
-    in_network_for_good(cluster_->place_of(i).network);
-  }
-
-  // Processes of this program whose network is that of a host, but for sshd's.
-  std::vector<pid_t> processes_on(std::size_t host) const {
-    const auto network =
-        fs::read_symlink("/proc/self/fd/" + std::to_string(cluster_->place_of(host).network));
-    std::vector<pid_t> found;
-    std::error_code gone;
-    for (const auto& process : fs::directory_iterator("/proc")) {
-      const auto pid = process.path().filename().string();
-      if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-      if (fs::read_symlink(process.path() / "ns/net", gone) != network) continue;
-      if (fs::read_symlink(process.path() / "exe", gone) == fs::canonical(Running::program()))
-        found.push_back(std::stoi(pid));
-    }
-    return found;
-  }
-
-  // Sooner or later; bounded by the test's time limit.
-  void expect_nothing_left() const {
-    for (std::size_t host = 0; host < 2; ++host) {
-      while (!processes_on(host).empty()) std::this_thread::yield();
-    }
-  }
-
-  std::vector<pid_t> sshd_;
-
- private:
-  static void in_network_for_good(int network) {
-    if (::setns(network, CLONE_NEWNET) != 0) ::_exit(125);
-  }
-
-  void make_key(const std::string& name) const {
-    const auto command = fmt::format("ssh-keygen -q -t ed25519 -N '' -f '{}'", (root() / name).string());
-    ASSERT_EQ(std::system(command.c_str()), 0);  // NOLINT(cert-env33-c,concurrency-mt-unsafe)
-  }
-
-  void start_sshd(std::size_t i, std::ofstream& config, std::ofstream& known) {
-    const std::string name = fmt::format("host{}", i);
-    const auto key = root() / ("key-of-" + name);
-    make_key(key.filename());
-    const auto settings = root() / ("sshd-" + name);
-    std::ofstream(settings) << "ListenAddress " << cluster_->place_of(i).address << "\nHostKey "
-                            << key.string()
-                            << "\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
-                            << "PasswordAuthentication no\nAuthorizedKeysFile "
-                            << (root() / "authorized").string() << "\n";
-    config << "Host " << name << "\n  HostName " << cluster_->place_of(i).address << "\n  HostKeyAlias "
-           << name << "\n  IdentityFile " << (root() / "user").string() << "\n";
-    const auto public_key = read_file(key.string() + ".pub");
-    known << name << ' ' << public_key;
-    if (i == 1) known << "stranger " << public_key;
-    known.flush();
-    config.flush();
-    const auto log_file = root() / ("log-" + name);
-    const int log = ::open(log_file.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      in_host(i);
-      ::dup2(log, STDERR_FILENO);
-      ::execl(kSshd, kSshd, "-D", "-e", "-f", settings.c_str(), nullptr);
-      ::_exit(126);
-    }
-    ::close(log);
-    sshd_.push_back(pid);
-    while (read_file(log_file).find("listening") == std::string::npos) {
-      ASSERT_EQ(::waitpid(pid, nullptr, WNOHANG), 0) << read_file(log_file);
-      std::this_thread::yield();
-    }
-  }
-
-  std::optional<emulate::Cluster> cluster_;
+  void SetUp() override { make_hosts(2); }
 };
 
-TEST_F(Hosts, TrainToEqualReplicas) {
+TEST_F(TwoHosts, TrainToEqualReplicas) {
   const Ended e = run_there(train_on("host0:2,host1:2", {"--strategy", "allreduce", "--steps", "12"}));
   ASSERT_EQ(e.code, 0) << e.error;
   const auto s = summary();
@@ -146,7 +22,7 @@ TEST_F(Hosts, TrainToEqualReplicas) {
   expect_nothing_left();
 }
 
-TEST_F(Hosts, ServersAreDealtToThem) {
+TEST_F(TwoHosts, ServersAreDealtToThem) {
   const Ended e = run_there(train_on(
       "host0:1,host1:1", {"--strategy", "ps-sync", "--servers", "2", "--steps", "8", "--workers", "2"}));
   ASSERT_EQ(e.code, 0) << e.error;
@@ -155,7 +31,7 @@ TEST_F(Hosts, ServersAreDealtToThem) {
   expect_nothing_left();
 }
 
-TEST_F(Hosts, ThatCannotBeUsedAreNamed) {
+TEST_F(TwoHosts, ThatCannotBeUsedAreNamed) {
   struct Case {
     std::string hosts;
     std::vector<std::string> more;
@@ -183,7 +59,7 @@ TEST_F(Hosts, ThatCannotBeUsedAreNamed) {
 }
 
 // Its agent and its workers are killed at once, so that nobody there says goodbye.
-TEST_F(Hosts, OneThatDiesInTheMiddleIsNamedAndNothingIsLeft) {
+TEST_F(TwoHosts, OneThatDiesInTheMiddleIsNamedAndNothingIsLeft) {
   Running running(root(), train_on("host0:1,host1:2", {"--strategy", "allreduce", "--steps", "100000"}),
                   [&] { in_host(0); });
   wait_for_steps();
@@ -194,7 +70,7 @@ TEST_F(Hosts, OneThatDiesInTheMiddleIsNamedAndNothingIsLeft) {
   expect_nothing_left();
 }
 
-TEST_F(Hosts, InterruptSavesOnAllOfThemAtTheSameStep) {
+TEST_F(TwoHosts, InterruptSavesOnAllOfThemAtTheSameStep) {
   Running running(root(), train_on("host0:1,host1:1", {"--strategy", "allreduce", "--steps", "100000"}),
                   [&] { in_host(0); });
   wait_for_steps();
@@ -207,12 +83,113 @@ TEST_F(Hosts, InterruptSavesOnAllOfThemAtTheSameStep) {
   expect_nothing_left();
 }
 
-TEST_F(Hosts, BadOnesAreRefused) {
+TEST_F(TwoHosts, BadOnesAreRefused) {
   expect_refused(train_on("-oProxyCommand=x:1"), "is no name of a host");
   expect_refused(train_on("host0:1,host0:1"), "is there twice");
   expect_refused(train_on("host0:2", {"--workers", "3"}), "for which --hosts have room");
   expect_refused(train_on("host0:2", {"--emulate", "hosts=2,link=1gbit"}),
                  "--hosts are given, which are real");
+}
+
+// A program that prints faster than its link carries: some of its lines are missing, and nothing else.
+TEST_F(Hosts, OneThatPrintsMoreThanItsLinkCarriesStays) {
+  make_hosts(2, "20mbit", 20'000'000);
+  if (IsSkipped()) return;
+  const auto program = root() / "noisy";
+  std::ofstream(program) << "#!/bin/sh\n[ $RANK = 0 ] || yes " << std::string(1000, 'x')
+                         << " | head -n 80000\necho the end of $RANK\n";
+  fs::permissions(program, fs::perms::owner_all);
+  const Ended e =
+      run_there({"launch", "-H", "host0:1,host1:1", "--ssh-config", ssh_config(), "--", program.string()});
+  EXPECT_EQ(e.code, 0) << e.error.substr(0, 2000);
+  EXPECT_NE(e.error.find("lines that this rank printed were dropped"), std::string::npos)
+      << e.error.substr(0, 2000);
+  EXPECT_NE(e.out.find("the end of 0"), std::string::npos);
+  expect_nothing_left();
+}
+
+TEST_F(Hosts, FourOfThemTrainToEqualReplicas) {
+  make_hosts(4);
+  if (IsSkipped()) return;
+  const Ended e = run_there(train_on("host0:1,host1:1,host2:1,host3:1",
+                                     {"--strategy", "allreduce", "--steps", "4", "--no-evaluate"}));
+  ASSERT_EQ(e.code, 0) << e.error;
+  EXPECT_EQ(summary()["replicas_sha256"].size(), 4U);
+  for (const auto& replica : summary()["replicas_sha256"]) EXPECT_EQ(replica, summary()["parameters_sha256"]);
+  expect_nothing_left();
+}
+
+// All of a host's processes stand still. Who wakes up later finds that nobody waits for it.
+TEST_F(TwoHosts, OneThatIsSuspendedIsNamed) {
+  Running running(root(), train_on("host0:1,host1:2", {"--strategy", "allreduce", "--steps", "100000"}),
+                  [&] { in_host(0); });
+  wait_for_steps();
+  const auto stopped = processes_on(1);
+  for (const pid_t pid : stopped) ::kill(pid, SIGSTOP);
+  const Ended e = running.wait();
+  EXPECT_EQ(e.code, 1);
+  EXPECT_NE(e.error.find("host host1 (ranks 1 to 2) has been silent for 5."), std::string::npos) << e.error;
+  for (const pid_t pid : stopped) ::kill(pid, SIGCONT);
+  expect_nothing_left();
+}
+
+// Nobody there is told anything any more: its ranks find out by their time-out.
+TEST_F(TwoHosts, OneWhoseLinkIsCutIsNamedAndEndsByItself) {
+  Running running(
+      root(), train_on("host0:1,host1:2", {"--strategy", "allreduce", "--steps", "100000", "--timeout", "4"}),
+      [&] { in_host(0); });
+  wait_for_steps();
+  change_network(1, "ip", "link set eth0 down");
+  const Ended e = running.wait();
+  EXPECT_EQ(e.code, 1);
+  EXPECT_NE(e.error.find("host host1 (ranks 1 to 2) "), std::string::npos) << e.error;
+  expect_nothing_left();
+}
+
+// Every rank reads the checkpoint by its path.
+TEST_F(TwoHosts, ThatShareNoRunFolderCannotGoOn) {
+  const auto own = root() / "private" / "run";
+  const auto train_there = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {
+        "train",   "--data",          "mnist",        "--batch",   "16", "--threads",
+        "1",       "--strategy",      "allreduce",    "--steps",   "4",  "--no-evaluate",
+        "--hosts", "host0:1,host1:1", "--ssh-config", ssh_config()};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_there(all);
+  };
+  for (const auto& more :
+       {std::vector<std::string>{"--restarts", "1", "--overwrite"}, {"--resume", "auto"}}) {
+    auto flags = more;
+    flags.insert(flags.end(), {"--out", own.string()});
+    const Ended e = train_there(flags);
+    EXPECT_EQ(e.code, 2) << e.error;
+    EXPECT_NE(e.error.find("host host1: " + own.string() + " is not the run folder"), std::string::npos)
+        << e.error;
+    expect_nothing_left();
+  }
+  EXPECT_EQ(train_there({"--out", own.string(), "--overwrite"}).code, 0) << "nothing is read there";
+  const Ended shared = train_there({"--restarts", "1", "--out", out().string()});
+  EXPECT_EQ(shared.code, 0) << shared.error;
+  for (const auto& entry : fs::directory_iterator(out()))
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".tutti-shared")) << entry.path();
+}
+
+TEST_F(TwoHosts, ProgramOnTheLibraryIsSpread) {
+  for (const char* strategy : {"ring", "ps-sync"}) {
+    const Ended e = run_there({"launch", "-H", "host0:2,host1:2", "--ssh-config", ssh_config(), "--",
+                               TUTTI_FROM_SCRATCH, strategy});
+    EXPECT_EQ(e.code, 0) << e.error;
+    EXPECT_NE(e.out.find("[0] 4 processes, accuracy "), std::string::npos) << e.out;
+    expect_nothing_left();
+  }
+}
+
+TEST_F(TwoHosts, LaunchRefusesWhatCannotBe) {
+  expect_refused({"launch", "-H", "host0:1", "-n", "2", "--ssh-config", ssh_config(), "--", "/bin/true"},
+                 "there are 1 places");
+  expect_refused({"launch", "-H", "host0:1,host1:1", "--transport", "shm", "--", "/bin/true"},
+                 "--transport shm is for processes of one host");
+  expect_refused({"launch", "--", "/bin/true"}, "launch needs -n");
 }
 
 }  // namespace

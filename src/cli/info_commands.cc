@@ -7,6 +7,7 @@
 #include "base/process.h"
 #include "base/version.h"
 #include "cli/command.h"
+#include "cli/doctor_hosts.h"
 #include "collectives/algorithms.h"
 #include "config/environment.h"
 #include "config/flags.h"
@@ -95,8 +96,16 @@ void add_models(CLI::App& app, Action& action) {
 }
 
 void add_doctor(CLI::App& app, Action& action) {
-  app.add_subcommand("doctor", "What this machine and build can do")->callback([&action] {
-    action = doctor;
+  auto* command = app.add_subcommand(
+      "doctor",
+      "What this machine and build can do; with hosts, whether a job can run on them, and their links");
+  const auto flags = std::make_shared<HostFlags>();
+  add_host_flags(*command, *flags);
+  command->callback([flags, &action] {
+    action = [flags] {
+      const auto hosts = hosts_of(*flags);
+      return hosts.empty() ? doctor() : doctor_hosts(hosts, options_of(*flags));
+    };
   });
 }
 

@@ -1,11 +1,13 @@
 #include <ATen/Parallel.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <csignal>
 #include <optional>
 
 #include "cli/command.h"
 #include "lab/bench_allreduce.h"
+#include "lab/bench_links.h"
 #include "lab/bench_ps.h"
 #include "lab/run.h"
 #include "launch/job.h"
@@ -108,7 +110,7 @@ void train(const launch::WorkerJob& job, const net::StatusBoard& board, observe:
   wait_for_server();
 }
 
-void bench(const launch::WorkerJob& job, observe::JsonlSink& report) {
+void bench(const launch::WorkerJob& job, const net::StatusBoard&, observe::JsonlSink& report) {
   const auto spec = job.payload.get<lab::BenchSpec>();
   const auto transport = launch::connect(job, report);
   const auto neighbours = launch::connect_neighbours(job);
@@ -119,10 +121,26 @@ void bench(const launch::WorkerJob& job, observe::JsonlSink& report) {
   if (job.rank == Rank{0}) report.write_line({{"rows", rows}});
 }
 
-void bench_ps(const launch::WorkerJob& job, observe::JsonlSink& report) {
+void bench_links(const launch::WorkerJob& job, const net::StatusBoard&, observe::JsonlSink& report) {
+  lab::bench_links(*launch::connect(job, report), [&](const lab::Link& link) { report.write_line(link); });
+}
+
+void bench_ps(const launch::WorkerJob& job, const net::StatusBoard&, observe::JsonlSink& report) {
   const auto rows = lab::bench_ps(*launch::connect(job, report), job.payload.get<lab::BenchPsSpec>());
   if (!rows.is_null()) report.write_line({{"rows", rows}});
 }
+
+struct Task {
+  const char* name;
+  void (*run)(const launch::WorkerJob& job, const net::StatusBoard& board, observe::JsonlSink& report);
+};
+
+constexpr Task kTasks[] = {
+    {lab::kTrainTask, train},
+    {lab::kBenchTask, bench},
+    {lab::kBenchLinksTask, bench_links},
+    {lab::kBenchPsTask, bench_ps},
+};
 
 }  // namespace
 
@@ -133,15 +151,9 @@ int work(const launch::WorkerJob& job) {
   std::optional<net::Heartbeat> heartbeat;
   if (job.shows_life) heartbeat.emplace(board, job.rank);
   try {
-    if (job.task == lab::kTrainTask) {
-      train(job, board, report);
-    } else if (job.task == lab::kBenchTask) {
-      bench(job, report);
-    } else if (job.task == lab::kBenchPsTask) {
-      bench_ps(job, report);
-    } else {
-      throw ConfigError(fmt::format("unknown task '{}'", job.task));
-    }
+    const auto* task = std::ranges::find(kTasks, job.task, &Task::name);
+    if (task == std::end(kTasks)) throw ConfigError(fmt::format("unknown task '{}'", job.task));
+    task->run(job, board, report);
     return 0;
   } catch (const std::exception& e) {
     const auto failure = launch::failure_of(e);

@@ -41,22 +41,6 @@ launch::JobSpec spec_of(const train::Prepared& run, const std::string& program) 
   return spec;
 }
 
-// Workers fill the hosts in the order in which they are named; servers that have processes of their own are
-// dealt to them in turn.
-std::vector<launch::HostPart> parts_of(const config::TrainConfig& config) {
-  std::vector<launch::HostPart> parts;
-  int rank = 0;
-  for (const auto& host : config::parse_hosts(config.hosts)) {
-    launch::HostPart part{host.name, {}};
-    for (int i = 0; i < host.slots && rank < config.workers; ++i) part.ranks.push_back(Rank{rank++});
-    if (!part.ranks.empty()) parts.push_back(std::move(part));
-  }
-  for (int s = 0; s < config.servers && !config.colocate; ++s) {
-    parts[static_cast<std::size_t>(s) % parts.size()].ranks.push_back(Rank{config.workers + s});
-  }
-  return parts;
-}
-
 launch::Outcome run_on_hosts(launch::JobSpec spec, const config::TrainConfig& config,
                              const launch::Listener& listener) {
   spec.inherit.clear();  // those are descriptors of this host's; agents open the data again
@@ -67,7 +51,15 @@ launch::Outcome run_on_hosts(launch::JobSpec spec, const config::TrainConfig& co
       .ssh = config::find_program("ssh"),
       .ssh_config = config.ssh_config,
       .program = config.remote_program.empty() ? spec.program : config.remote_program};
-  return launch::run_on_hosts(spec, parts_of(config), options, listener);
+  // Every rank reads the checkpoint that the run goes on from.
+  if (config.restarts > 0 || config.resume == train::kAuto) spec.shared_folders.push_back(config.out);
+  if (!config.resume.empty() && config.resume != train::kAuto) {
+    const auto run = train::run_folder_of(config.resume);
+    spec.shared_folders.push_back(run.empty() ? config.resume : run.string());
+  }
+  const int own_servers = config.colocate ? 0 : config.servers;
+  return launch::run_on_hosts(spec, parts_of(config::parse_hosts(config.hosts), config.workers, own_servers),
+                              options, listener);
 }
 
 // Between two tries of a run: takes its folder back to where the next one begins, and says where that is.
@@ -82,6 +74,20 @@ std::string rewind(train::Setup& setup, train::Setup next, const launch::Outcome
 }
 
 }  // namespace
+
+std::vector<launch::HostPart> parts_of(const std::vector<config::Host>& hosts, int workers, int servers) {
+  std::vector<launch::HostPart> parts;
+  int rank = 0;
+  for (const auto& host : hosts) {
+    launch::HostPart part{host.name, {}};
+    for (int i = 0; i < host.slots && rank < workers; ++i) part.ranks.push_back(Rank{rank++});
+    if (!part.ranks.empty()) parts.push_back(std::move(part));
+  }
+  for (int s = 0; s < servers; ++s) {
+    parts[static_cast<std::size_t>(s) % parts.size()].ranks.push_back(Rank{workers + s});
+  }
+  return parts;
+}
 
 launch::Outcome run_training(train::Prepared& run, const std::string& program,
                              const launch::Listener& listener, const Pause& pause, const RunJob& run_job) {

@@ -3,8 +3,11 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "config/hosts.h"
 #include "lab/restart.h"
+#include "launch/hosts.h"
 #include "launch/launcher.h"
 #include "train/prepare.h"
 
@@ -15,6 +18,9 @@ inline constexpr const char* kTrainTask = "train";
 
 // In its payload, where several hosts take part: where the launcher looks for data.
 inline constexpr const char* kDataRoots = "data_roots";
+
+// Workers fill the hosts in the order in which they are named; servers are dealt to them in turn.
+std::vector<launch::HostPart> parts_of(const std::vector<config::Host>& hosts, int workers, int servers);
 
 // Runs a job to its end, as launch::run does.
 using RunJob = std::function<launch::Outcome(const launch::JobSpec&, const launch::Listener&)>;

@@ -6,9 +6,12 @@
 #include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <filesystem>
+#include <map>
 #include <optional>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "launch/host_job.h"
 #include "launch/line_writer.h"
 #include "launch/output_reader.h"
@@ -23,6 +26,10 @@ namespace {
 
 // A job's description has all its settings in it, and what ranks of all hosts show is one line.
 constexpr std::size_t kLongestFromLauncher = 64 << 20;
+
+// As much of what ranks print may wait for a slow link; at 10 Mbit/s that is three seconds of it, in which
+// the launcher hears nothing else.
+constexpr std::size_t kMostOutputWaiting = 4 << 20;
 
 // How long the last words to the launcher may take to leave.
 constexpr auto kLastLines = std::chrono::seconds(5);
@@ -41,6 +48,7 @@ class Agent {
     on_time();
     io_.run();
     if (processes_) processes_->read_rest_of_output();
+    for (auto& [rank, lines] : dropped_) tell_dropped(Rank{rank}, lines);
     launcher_->write(
         {{"done", {{"rejected_connections", processes_ ? processes_->rejected_connections() : 0}}}});
     const auto until = Clock::now() + kLastLines;
@@ -50,10 +58,34 @@ class Agent {
   }
 
  private:
+  // What a rank has printed, as long as there is room for it.
+  void tell_output(Rank rank, bool is_error, const std::string& line) {
+    auto& dropped = dropped_[to_int(rank)];
+    if (launcher_->waiting_bytes() > kMostOutputWaiting) {
+      ++dropped;
+      return;
+    }
+    tell_dropped(rank, dropped);
+    launcher_->write({{"output", {to_int(rank), is_error, line}}});
+  }
+  void tell_dropped(Rank rank, std::uint64_t& lines) {
+    if (lines == 0) return;
+    const auto text =
+        fmt::format("({} lines that this rank printed were dropped: the link is too slow for them)",
+                    std::exchange(lines, 0));
+    launcher_->write({{"output", {to_int(rank), true, text}}});
+  }
+
+  void tell_time(const json& asked) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    launcher_->write({{"clock", {asked, std::chrono::duration<double>(now).count()}}});
+  }
+
   void on_line(const std::string& line) {
     silent_ = {};
     try {
       const auto message = json::parse(line);
+      if (message.contains("clock")) return tell_time(message["clock"]);
       if (message.contains("job")) return start(agent_job_from_json(message));
       if (processes_) follow(message);
     } catch (const std::exception& e) {
@@ -68,9 +100,10 @@ class Agent {
     if (::chdir(job_.folder.c_str()) != 0) {
       throw ConfigError(fmt::format("there is no folder {}, in which the job was started", job_.folder));
     }
+    for (const std::string& file : job_.shared_files) require_shared(file);
     spec.program = program_;
     for (const int host : job_.hosts) spec.places.push_back({.address = job_.address, .host = host});
-    if (localise_) localise_(spec.task, spec.payload, spec.inherit);
+    if (localise_) localise_(spec, static_cast<int>(job_.ranks.size()));
     WorkerJob common = common_of(spec);
     common.secret = job_.secret;
     common.digest = job_.digest;
@@ -80,6 +113,15 @@ class Agent {
                                        .on_all_ended = [this] { finish(); }});
     processes_->board().span_hosts();
     processes_->start();
+  }
+
+  void require_shared(const std::filesystem::path& file) const {
+    std::error_code none;
+    if (std::filesystem::exists(file, none) && read_file(file) == job_.shared_text) return;
+    throw ConfigError(
+        fmt::format("{} is not the run folder of the launcher's host; with --resume or --restarts "
+                    "every rank reads checkpoints there: have one that all hosts share",
+                    file.parent_path().string()));
   }
 
   void follow(const json& message) {
@@ -180,13 +222,13 @@ class Agent {
   asio::steady_timer timer_{io_};
   const std::shared_ptr<LineWriter> launcher_ = LineWriter::to(io_, duplicate(STDOUT_FILENO));
   std::shared_ptr<OutputReader> input_;
-  const Listener listener_{[this](Rank rank, bool is_error, const std::string& line) {
-                             launcher_->write({{"output", {to_int(rank), is_error, line}}});
-                           },
-                           [this](Rank rank, const json& line) {
-                             launcher_->write({{"report", {to_int(rank), line}}});
-                           }};
+  const Listener listener_{
+      [this](Rank rank, bool is_error, const std::string& line) { tell_output(rank, is_error, line); },
+      [this](Rank rank, const json& line) {
+        launcher_->write({{"report", {to_int(rank), line}}});
+      }};
   AgentJob job_;
+  std::map<int, std::uint64_t> dropped_;  // lines, by rank, that were not told yet
   std::optional<HostJob> processes_;
   std::array<std::optional<std::int64_t>, kRequests.size()> told_{};  // the last of each request, either way
   Clock::duration silent_{};

@@ -14,6 +14,12 @@
 //                               are
 //   launcher: {"ask"}, {"decided"}, {"known"}, {"end"}, {"stop"}      requests to the job, and its end
 //   agent: {"output"}, {"report"}, {"ended"}, {"decided"}, {"told"}, {"failed"}, {"done"}
+//   launcher: {"clock": ...}    asked for the time, by one who only looks at hosts (launch/inspect.h);
+//   answered
+//                               likewise
+//
+// What ranks print waits in the agent while the link to the launcher is slower than they are. Beyond some
+// megabytes their lines are dropped, and how many were is said: what keeps the job alive takes the same way.
 //
 // An agent whose launcher is gone (the end of its input), or is silent for half a minute, ends its processes
 // and then itself: nothing stays behind on any host.
@@ -35,6 +41,8 @@ struct AgentHello {
   std::string version;  // of the program; a launcher of another one refuses it
   std::string address;  // of this host, as the launcher has reached it; empty if it was started without ssh
   std::string caller;   // the launcher's, as seen from here; likewise
+  int cores = 0;        // that a process here may use
+  std::uint64_t memory_bytes = 0;
 };
 
 // What an agent is told.
@@ -47,6 +55,9 @@ struct AgentJob {
   net::Endpoint rendezvous;
   std::string address;  // where ranks of this host listen
   std::string folder;   // the launcher's working folder, which becomes theirs
+  // Files that the launcher has written, and what is in each: must be seen here, too.
+  std::vector<std::string> shared_files = {};
+  std::string shared_text = {};
 };
 
 // How long either side may be silent.
@@ -64,11 +75,10 @@ RankEnd rank_end_from_json(const nlohmann::json& json);
 nlohmann::json to_json(Rank rank, const net::StatusBoard::Shown& shown);
 std::pair<Rank, net::StatusBoard::Shown> shown_from_json(const nlohmann::json& json);
 
-// Before the processes start: what a task's payload names of the launcher's host (files) becomes what it is
-// on this one. Descriptors that the processes shall inherit are added to `inherit`; whoever owns them keeps
-// them. Throws UsageError if something is missing here.
-using Localise =
-    std::function<void(const std::string& task, nlohmann::json& payload, std::vector<int>& inherit)>;
+// Before the `processes` of this host start: what a job names of the launcher's host (files in its payload,
+// its share of the cores) becomes what it is on this one. Descriptors that they shall inherit are added to
+// the spec; whoever owns them keeps them. Throws UsageError if something is missing here.
+using Localise = std::function<void(JobSpec& spec, int processes)>;
 
 // An agent's life: from its hello to the end of its processes. Speaks through standard input and output.
 // Returns the program's exit code: 0 if the launcher has heard how everything ended, else 1.

@@ -56,12 +56,17 @@ JobSpec spec_from_json(const json& j) {
 }
 
 json to_json(const AgentHello& hello) {
-  return {{"agent", {{"version", hello.version}, {"address", hello.address}, {"caller", hello.caller}}}};
+  return {{"agent",
+           {{"version", hello.version},
+            {"address", hello.address},
+            {"caller", hello.caller},
+            {"cores", hello.cores},
+            {"memory_bytes", hello.memory_bytes}}}};
 }
 
 AgentHello hello_from_json(const json& j) {
   const auto& a = j.at("agent");
-  return {a.at("version"), a.at("address"), a.at("caller")};
+  return {a.at("version"), a.at("address"), a.at("caller"), a.at("cores"), a.at("memory_bytes")};
 }
 
 json to_json(const AgentJob& job) {
@@ -76,7 +81,9 @@ json to_json(const AgentJob& job) {
             {"rendezvous_host", job.rendezvous.host},
             {"rendezvous_port", job.rendezvous.port},
             {"address", job.address},
-            {"folder", job.folder}}}};
+            {"folder", job.folder},
+            {"shared_files", job.shared_files},
+            {"shared_text", job.shared_text}}}};
 }
 
 AgentJob agent_job_from_json(const json& j) {
@@ -100,6 +107,8 @@ AgentJob agent_job_from_json(const json& j) {
   job.rendezvous = {a.at("rendezvous_host"), a.at("rendezvous_port")};
   a.at("address").get_to(job.address);
   a.at("folder").get_to(job.folder);
+  a.at("shared_files").get_to(job.shared_files);
+  a.at("shared_text").get_to(job.shared_text);
   return job;
 }
 

@@ -53,7 +53,8 @@ struct JobSpec {
   std::vector<Place> places;      // by process, for "tcp"; empty: all on loopback here
   bool survives_workers = false;  // a worker that is killed is dropped while others are left, and they go on
   bool saves_when_asked = false;  // SIGUSR1 and a first SIGINT or SIGTERM are passed on as requests
-  std::vector<int> inherit;       // further descriptors that the workers keep, by the same number
+  std::vector<std::string> shared_folders = {};  // of this host, that all of several must see by these paths
+  std::vector<int> inherit;  // further descriptors that the workers keep, by the same number
 };
 
 // For processes that are told it elsewhere: all but what is this host's own, the program, descriptors and

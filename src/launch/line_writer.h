@@ -35,6 +35,7 @@ class LineWriter : public std::enable_shared_from_this<LineWriter> {
     waiting_.clear();
   }
 
+  std::size_t waiting_bytes() const { return writing_.size() + waiting_.size(); }
   bool idle() const { return writing_.empty() && waiting_.empty(); }
 
   static constexpr std::size_t kMostWaiting = 64 << 20;

@@ -42,8 +42,8 @@ ConnectOptions connection_of(const launch::WorkerJob& job) {
 
 struct Member::Life {
   explicit Life(const launch::WorkerJob& job)
-      : board(launch::open_board(job)),
-        heartbeat(board, job.rank),
+      : board(std::make_shared<const net::StatusBoard>(launch::open_board(job))),
+        heartbeat(*board, job.rank),
         report(UniqueFd(job.report_fd), "the launcher's pipe") {}
   ~Life() {
     // A process that fails does not take leave, and is noticed by that.
@@ -59,7 +59,7 @@ struct Member::Life {
   // Of a job that was made in a meeting; nothing of one that our launcher has made.
   std::unique_ptr<rendezvous::Meeting> meeting;
   std::unique_ptr<launch::Joined> joined;
-  const net::StatusBoard board;
+  const std::shared_ptr<const net::StatusBoard> board;
   const net::Heartbeat heartbeat;
   observe::JsonlSink report;
 };
@@ -74,7 +74,8 @@ std::unique_ptr<Member> Member::of_job(int job_descriptor) {
   const auto job = launch::read_job(job_descriptor);
   for (const int fd : {job.segment_fd, job.local_segment_fd, job.board_fd, job.report_fd}) close_on_exec(fd);
   auto life = std::make_shared<Life>(job);
-  auto member = std::make_unique<Member>(launch::connect(job, life->report), connection_of(job), job.hosts);
+  auto member = std::make_unique<Member>(launch::connect(job, life->report), connection_of(job), job.hosts,
+                                         life->board);
   member->life_ = std::move(life);
   return member;
 }
@@ -88,7 +89,8 @@ std::unique_ptr<Member> Member::of_meeting(std::unique_ptr<rendezvous::Meeting> 
   job.report_fd = ::open("/dev/null", O_WRONLY | O_CLOEXEC);  // no launcher of ours listens
   if (job.report_fd < 0) throw_errno("cannot open /dev/null");
   auto life = std::make_shared<Life>(job);
-  auto member = std::make_unique<Member>(launch::connect(job, life->report), connection_of(job), job.hosts);
+  auto member = std::make_unique<Member>(launch::connect(job, life->report), connection_of(job), job.hosts,
+                                         life->board);
   joined->close_rendezvous();
   life->joined = std::move(joined);
   life->meeting = std::move(meeting);
@@ -96,27 +98,28 @@ std::unique_ptr<Member> Member::of_meeting(std::unique_ptr<rendezvous::Meeting> 
   return member;
 }
 
-Member::Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection, std::vector<int> hosts)
+Member::Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection, std::vector<int> hosts,
+               std::shared_ptr<const net::StatusBoard> job_board)
     : connection_(std::move(connection)),
-      hosts_(std::move(hosts)),
+      in_job_{.hosts = std::move(hosts), .board = std::move(job_board)},
       transport_(std::move(transport)),
       all_(std::make_unique<collectives::NativeEngine>(*transport_)),
       tensors_(*all_) {
-  for (int r = 0; r < size(); ++r) job_ranks_.push_back(Rank{r});
-  hosts_.resize(job_ranks_.size());
+  for (int r = 0; r < size(); ++r) in_job_.ranks.push_back(Rank{r});
+  in_job_.hosts.resize(in_job_.ranks.size());
 }
 
 int Member::local_rank() const {
-  const auto me = hosts_.begin() + rank();
-  return static_cast<int>(std::count(hosts_.begin(), me, *me));
+  const auto me = in_job_.hosts.begin() + rank();
+  return static_cast<int>(std::count(in_job_.hosts.begin(), me, *me));
 }
 
 int Member::local_size() const {
-  return static_cast<int>(std::ranges::count(hosts_, hosts_[static_cast<std::size_t>(rank())]));
+  return static_cast<int>(std::ranges::count(in_job_.hosts, in_job_.hosts[static_cast<std::size_t>(rank())]));
 }
 
 std::unique_ptr<World> Member::make_world(int servers) {
-  return library::make_world(*all_, transport_->peer_memory() != nullptr, servers, connection_);
+  return library::make_world(*all_, transport_->peer_memory() != nullptr, servers, connection_, in_job_);
 }
 
 std::unique_ptr<Member> Member::group(std::span<const int> ranks) {
@@ -131,14 +134,16 @@ std::unique_ptr<Member> Member::group(std::span<const int> ranks) {
     throw ConfigError(fmt::format("rank {} makes a group that it is no member of", rank()));
   net::Survivors some(*transport_, std::move(members));
   collectives::NativeEngine among(some);
-  const auto world = library::make_world(among, transport_->peer_memory() != nullptr, 0, connection_);
-  std::vector<int> hosts;
-  for (const int r : ranks) hosts.push_back(hosts_[static_cast<std::size_t>(r)]);
-  auto member = std::make_unique<Member>(world->take_seat(among.rank()), connection_, std::move(hosts));
-  member->life_ = life_;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    member->job_ranks_[i] = job_ranks_[static_cast<std::size_t>(ranks[i])];
+  InJob where{.board = in_job_.board};
+  for (const int r : ranks) {
+    where.hosts.push_back(in_job_.hosts[static_cast<std::size_t>(r)]);
+    where.ranks.push_back(in_job_.ranks[static_cast<std::size_t>(r)]);
   }
+  auto world = library::make_world(among, transport_->peer_memory() != nullptr, 0, connection_, where);
+  auto member = std::make_unique<Member>(world->take_seat(among.rank()), connection_);
+  member->in_job_ = std::move(where);
+  member->life_ = life_;
+  member->world_ = std::move(world);
   return member;
 }
 
@@ -146,7 +151,7 @@ void Member::tell(const std::exception& e) {
   auto failure = launch::failure_of(e);
   if (!life_ || !failure.fault) return;
   // The launcher knows ranks of the job. A server lives in the process of one.
-  const auto in_job = [&](Rank r) { return job_ranks_[static_cast<std::size_t>(to_int(r) % size())]; };
+  const auto in_job = [&](Rank r) { return in_job_.ranks[static_cast<std::size_t>(to_int(r) % size())]; };
   failure.fault->rank = in_job(failure.fault->rank);
   failure.fault->peer = in_job(failure.fault->peer);
   try {

@@ -29,7 +29,9 @@ class Member {
   static std::unique_ptr<Member> alone();
 
   // Over a transport that is there. `hosts`: by rank, the host that it is on; empty: all are on one.
-  Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection, std::vector<int> hosts = {});
+  // `job_board`: what ranks of the job show.
+  Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection, std::vector<int> hosts = {},
+         std::shared_ptr<const net::StatusBoard> job_board = nullptr);
 
   int rank() const { return to_int(all_->rank()); }
   int size() const { return all_->world(); }
@@ -62,9 +64,9 @@ class Member {
   void tell(const std::exception& e);
 
   const ConnectOptions connection_;
-  std::vector<Rank> job_ranks_;  // of this session's ranks
-  std::vector<int> hosts_;       // likewise
+  InJob in_job_;
   std::shared_ptr<Life> life_;
+  std::unique_ptr<World> world_;  // of a group: the one that it is in
   std::unique_ptr<net::Transport> transport_;
   std::unique_ptr<collectives::NativeEngine> all_;
   Tensors tensors_;

@@ -3,10 +3,16 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <condition_variable>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <sstream>
+#include <thread>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "net/segment_transport.h"
 #include "net/tcp_transport.h"
 
@@ -20,16 +26,30 @@ UniqueFd open_of_process(int pid, int fd) {
   return own;
 }
 
-// The memory file of rank 0, opened by all. `make` makes it there, `open` opens it elsewhere.
+// By rank, the first rank of its host.
+std::vector<std::size_t> firsts_of(const InJob& in_job, int world) {
+  std::vector<int> hosts = in_job.hosts;
+  hosts.resize(static_cast<std::size_t>(world));
+  std::vector<std::size_t> firsts;
+  for (const int host : hosts) {
+    firsts.push_back(static_cast<std::size_t>(std::ranges::find(hosts, host) - hosts.begin()));
+  }
+  return firsts;
+}
+
+// The memory file of the first rank of this host, which makes it, opened by all others there.
 template <typename T>
-std::shared_ptr<const T> shared_from_first(collectives::Collectives& all, const std::function<T()>& make) {
+std::shared_ptr<const T> shared_from_first(collectives::Collectives& all, const InJob& in_job,
+                                           const std::function<T()>& make) {
+  const auto me = static_cast<std::size_t>(to_int(all.rank()));
+  const auto first = firsts_of(in_job, all.world())[me];
   std::shared_ptr<const T> shared;
   std::string where;
-  if (all.rank() == Rank{0}) {
+  if (first == me) {
     shared = std::make_shared<const T>(make());
     where = fmt::format("{} {}", ::getpid(), shared->fd());
   }
-  where = gather_text(all, where, "another world").front();
+  where = gather_text(all, where, "another world")[first];
   if (!shared) {
     std::istringstream words(where);
     int pid = 0;
@@ -37,12 +57,13 @@ std::shared_ptr<const T> shared_from_first(collectives::Collectives& all, const 
     words >> pid >> fd;
     shared = std::make_shared<const T>(T::open(open_of_process(pid, fd)));
   }
-  all.barrier("another world");  // rank 0 keeps it open until all have it
+  all.barrier("another world");  // whoever has made it keeps it open until all have it
   return shared;
 }
 
-std::shared_ptr<const net::StatusBoard> board_of_world(collectives::Collectives& all, int seats) {
-  return shared_from_first<net::StatusBoard>(all, [&] { return net::StatusBoard::create(seats); });
+std::shared_ptr<const net::StatusBoard> board_of_world(collectives::Collectives& all, const InJob& in_job,
+                                                       int seats) {
+  return shared_from_first<net::StatusBoard>(all, in_job, [&] { return net::StatusBoard::create(seats); });
 }
 
 class SharedWorld final : public World {
@@ -50,8 +71,8 @@ class SharedWorld final : public World {
   SharedWorld(collectives::Collectives& all, int servers, net::TransportOptions options)
       : options_(std::move(options)) {
     const int seats = all.world() + servers;
-    options_.board = board_of_world(all, seats);
-    segment_ = shared_from_first<net::Segment>(all, [&] { return net::Segment::create(seats); });
+    options_.board = board_of_world(all, {}, seats);
+    segment_ = shared_from_first<net::Segment>(all, {}, [&] { return net::Segment::create(seats); });
   }
 
   std::unique_ptr<net::Transport> take_seat(Rank seat) override {
@@ -63,13 +84,71 @@ class SharedWorld final : public World {
   std::shared_ptr<const net::Segment> segment_;
 };
 
+// A world on several hosts has a board on each, where a wait sees who gets on (net/stall.h). So that it sees
+// those of other hosts, too, what this process gets done in the world counts on the job's board, which agents
+// carry to all hosts, and what ranks of other hosts show there counts on the world's. A process may get on in
+// several worlds; that is progress in each of them.
+class ProgressElsewhere {
+ public:
+  ProgressElsewhere(std::shared_ptr<const net::StatusBoard> world, const InJob& in_job, Rank self,
+                    int workers)
+      : world_(std::move(world)), job_(in_job.board), self_(self), workers_(workers) {
+    for (int r = 0; r < workers; ++r) {
+      ranks_.push_back(in_job.ranks.empty() ? Rank{r} : in_job.ranks[static_cast<std::size_t>(r)]);
+      hosts_.push_back(in_job.hosts[static_cast<std::size_t>(r)]);
+    }
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  }
+
+ private:
+  // As often as agents tell.
+  static constexpr auto kPeriod = std::chrono::milliseconds(100);
+
+  void run(const std::stop_token& stop) {
+    name_thread("progress");
+    std::mutex mutex;
+    std::condition_variable_any over;
+    std::unique_lock lock(mutex);
+    while (!over.wait_for(lock, stop, kPeriod, [] { return false; }) && !stop.stop_requested()) carry();
+  }
+
+  void carry() {
+    std::uint64_t own = 0;
+    for (int seat = 0; seat < world_->ranks(); ++seat) {
+      const auto process = static_cast<std::size_t>(seat % workers_);
+      if (process == index(self_)) {
+        own += world_->vitals(Rank{seat}).progress;
+      } else if (hosts_[process] != hosts_[index(self_)]) {
+        net::StatusBoard::Shown shown;
+        shown.vitals = job_->vitals(ranks_[process]);
+        world_->show(Rank{seat}, shown);
+      }
+    }
+    if (std::exchange(seen_, own) != own) job_->advance(ranks_[index(self_)]);
+  }
+  static std::size_t index(Rank r) { return static_cast<std::size_t>(to_int(r)); }
+
+  const std::shared_ptr<const net::StatusBoard> world_;
+  const std::shared_ptr<const net::StatusBoard> job_;
+  const Rank self_;
+  const int workers_;
+  std::vector<Rank> ranks_;  // in the job
+  std::vector<int> hosts_;
+  std::uint64_t seen_ = 0;
+  std::jthread thread_;
+};
+
 class TcpWorld final : public World {
  public:
-  TcpWorld(collectives::Collectives& all, int servers, const ConnectOptions& connection)
+  TcpWorld(collectives::Collectives& all, int servers, const ConnectOptions& connection, const InJob& in_job)
       : options_(connection.options) {
     const int workers = all.world();
     const int seats = workers + servers;
-    options_.board = board_of_world(all, seats);
+    options_.board = board_of_world(all, in_job, seats);
+    const auto firsts = firsts_of(in_job, workers);
+    if (in_job.board && std::ranges::any_of(firsts, [](std::size_t f) { return f != 0; })) {
+      progress_.emplace(options_.board, in_job, all.rank(), workers);
+    }
     for (int seat = to_int(all.rank()); seat < seats; seat += workers) {
       const net::Credentials credentials(connection.secret, {.wire = connection.wire});
       meshes_.emplace(seat, std::make_unique<net::Mesh>(Rank{seat}, seats, credentials, connection.address,
@@ -97,14 +176,15 @@ class TcpWorld final : public World {
   net::TransportOptions options_;
   std::map<int, std::unique_ptr<net::Mesh>> meshes_;  // by seat
   std::vector<net::Endpoint> endpoints_;              // likewise, of all
+  std::optional<ProgressElsewhere> progress_;         // where there are several hosts
 };
 
 }  // namespace
 
 std::unique_ptr<World> make_world(collectives::Collectives& all, bool shares_memory, int servers,
-                                  const ConnectOptions& connection) {
+                                  const ConnectOptions& connection, const InJob& in_job) {
   if (shares_memory) return std::make_unique<SharedWorld>(all, servers, connection.options);
-  return std::make_unique<TcpWorld>(all, servers, connection);
+  return std::make_unique<TcpWorld>(all, servers, connection, in_job);
 }
 
 }  // namespace tutti::library

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/port_range.h"
 #include "collectives/collectives.h"
@@ -11,6 +12,14 @@
 #include "net/stream_transport.h"
 
 namespace tutti::library {
+
+// Where the processes of a world are in the job that they belong to.
+struct InJob {
+  std::vector<int> hosts = {};   // by process; empty: all are on one
+  std::vector<Rank> ranks = {};  // likewise, its rank in the job; empty: it is the same
+  // What the ranks of the job show, which agents tell from host to host; null: nobody does.
+  std::shared_ptr<const net::StatusBoard> board = nullptr;
+};
 
 // What a process needs to connect.
 struct ConnectOptions {
@@ -32,8 +41,8 @@ class World {
   virtual std::unique_ptr<net::Transport> take_seat(Rank seat) = 0;
 };
 
-// A collective call.
+// A collective call of the processes of `all`, which are where `in_job` says.
 std::unique_ptr<World> make_world(collectives::Collectives& all, bool shares_memory, int servers,
-                                  const ConnectOptions& connection);
+                                  const ConnectOptions& connection, const InJob& in_job);
 
 }  // namespace tutti::library
