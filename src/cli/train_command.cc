@@ -103,7 +103,7 @@ void fit_roles(config::TrainConfig& config, int servers, const config::Placement
   if (config.colocate && servers > 0)
     throw ConfigError(fmt::format("--colocate puts servers into the workers, and {} has {} ps; leave one out",
                                   placement.launcher, servers));
-  const bool serves = exchange::find_strategy(config.strategy).servers;
+  const bool serves = exchange::find_strategy(config.strategy).servers.has_value();
   const bool needs = serves && !config.colocate;
   if (needs != (servers > 0) || (config.servers != 0 && config.servers != servers))
     throw ConfigError(
