@@ -21,7 +21,7 @@ using collectives::Collectives;
 using collectives::ReduceOp;
 using contract::Memory;
 
-Meeting* everyone = nullptr;  // set by main, before any test
+rendezvous::Meeting* everyone = nullptr;  // set by main, before any test
 
 // Calls body with an engine over a fresh transport of this kind, of all processes or of all but the last.
 void run(const std::string& transport, Clock::duration timeout, const std::function<void(Collectives&)>& body,
@@ -126,7 +126,7 @@ class Failures final : public ::testing::EmptyTestEventListener {
 };
 
 int run_tests(int argc, char** argv) {
-  const auto meeting = Meeting::join();
+  const auto meeting = join();
   everyone = meeting.get();
   ::testing::InitGoogleTest(&argc, argv);
   if (everyone->rank() != Rank{0}) {

@@ -13,14 +13,14 @@ TEST(Interface, IsFoundByNameAndByAddress) {
   EXPECT_EQ(address_of_interface("127.0.0.1"), "127.0.0.1");
   EXPECT_EQ(address_of_interface("127.0.0.0/8"), "127.0.0.1");
   EXPECT_TRUE(is_own_address("127.0.0.1"));
-  EXPECT_FALSE(is_own_address("192.0.2.1")) << "of documentation";
+  EXPECT_FALSE(is_own_address("240.0.0.1")) << "which nobody is given";
   EXPECT_EQ(resolve("localhost"), "127.0.0.1");
   EXPECT_EQ(resolve("127.0.0.1"), "127.0.0.1");
 }
 
 // Least of all an address that stands for all of them.
 TEST(Interface, OneThatIsNotThereIsRefusedWithThoseThatAre) {
-  for (const char* name : {"nowhere0", "0.0.0.0", "::", "192.0.2.1", "", "192.0.2.0/24", "0.0.0.0/0",
+  for (const char* name : {"nowhere0", "0.0.0.0", "::", "240.0.0.1", "", "240.0.0.0/24", "0.0.0.0/0",
                            "127.0.0.0/", "127.0.0.0/33"}) {
     try {
       address_of_interface(name);
