@@ -201,6 +201,7 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that workers are ended, too
     try:
         main()
     finally:
