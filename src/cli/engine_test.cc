@@ -32,6 +32,24 @@ TEST_F(Engines, OurAlgorithmsAreNotForGloo) {
   expect_refused(train_into_out({"--engine", "gloo", "--algorithm", "tree"}), "--algorithm tree");
 }
 
+TEST_F(Engines, AComparisonVariesThem) {
+  const auto folder = root() / "comparison";
+  const Ended e = run({"compare", "--data", "mnist", "--strategies", "allreduce", "--workers", "1,2",
+                       "--engine", "native,gloo", "--steps", "2", "--batch", "16", "--threads", "1",
+                       "--no-evaluate", "--out", folder.string()});
+  ASSERT_EQ(e.code, 0) << e.error;
+  const auto cells = nlohmann::json::parse(read_file(folder / "compare.json"));
+  ASSERT_EQ(cells.size(), 3U);
+  EXPECT_EQ(cells[0]["variant"], "");
+  for (const auto& [i, engine] : {std::pair(1, "native"), std::pair(2, "gloo")}) {
+    EXPECT_EQ(cells[i]["variant"], engine);
+    EXPECT_EQ(cells[i]["summary"]["config"]["engine"], engine);
+    EXPECT_EQ(cells[i]["doubt"], "");
+    EXPECT_NE(e.out.find(std::string("\nallreduce, ") + engine), std::string::npos) << e.out;
+  }
+  EXPECT_NE(read_file(folder / "report.html").find("gloo"), std::string::npos);
+}
+
 TEST_F(Engines, BenchComparesThemInOneTable) {
   const Ended e =
       run({"bench", "allreduce", "--engine", "native,gloo", "--sizes", "1K", "--iterations", "3", "--json"});
