@@ -175,7 +175,7 @@ TUTTI_WIDE __m512i add_rows(__m512i sum, std::span<const std::byte> rows, const 
     Product all{zero, zero, zero};
 #pragma GCC unroll 7
     for (std::size_t i = 1; i < kRowVectors / 2; ++i) {
-      add_products(all, make_pair(load_blocks(row + 64 * (2 * i - 1)), load_blocks(row + 64 * 2 * i)),
+      add_products(all, make_pair(load_blocks(row + 64 * (2 * i - 1)), load_blocks(row + 128 * i)),
                    powers[i]);
     }
     // The sum comes last: what does not wait for it is done while the row before is reduced.

@@ -82,6 +82,40 @@ class UnderMpirun : public Engines {
   Ended mpirun(int processes, const std::vector<std::string>& arguments) {
     return run({}, instead(processes, arguments));
   }
+
+  // Blocks until each of these processes has an engine of MPI's and has worked for half a second with it.
+  // Bounded by the test's time limit.
+  static void wait_for_work(const Running& running, std::size_t processes) {
+    while (running.workers().size() < processes) std::this_thread::yield();
+    for (const pid_t p : running.workers()) {
+      while (!has_watchdog(p)) std::this_thread::yield();
+    }
+    for (const pid_t p : running.workers()) {
+      const long half_a_second = ::sysconf(_SC_CLK_TCK) / 2;
+      const long before = ticks(p);
+      while (ticks(p) < before + half_a_second) std::this_thread::yield();
+    }
+  }
+
+ private:
+  static bool has_watchdog(pid_t process) {
+    std::error_code gone;
+    for (const auto& thread :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task", gone)) {
+      std::string name;
+      if (std::getline(std::ifstream(thread.path() / "comm"), name) && name == "watchdog") return true;
+    }
+    return false;
+  }
+
+  // Of processor time, by its first thread outside of the kernel.
+  static long ticks(pid_t process) {
+    const std::string id = std::to_string(process);
+    std::ifstream stat("/proc/" + id + "/task/" + id + "/stat");
+    std::string word;
+    for (int i = 0; i < 14; ++i) stat >> word;
+    return stat ? std::stol(word) : 0;
+  }
 };
 
 TEST_F(UnderMpirun, EveryStrategyEndsWithEqualReplicasOnMpisEngine) {
@@ -148,6 +182,25 @@ TEST_F(UnderMpirun, WorkerThatIsKilledEndsTheOthers) {
   // mpirun does not wait for them; bounded by the test's time limit.
   for (const pid_t p : workers) {
     while (::kill(p, 0) == 0) std::this_thread::yield();
+  }
+}
+
+// In calls that are made at once, and in those that meet first: wherever in them it is stopped.
+TEST_F(UnderMpirun, WorkerThatIsStoppedInTheMidstEndsTheOthersAndIsNamed) {
+  for (const char* bytes : {"4K", "32M"}) {
+    Running running(root(), {},
+                    instead(2, {"bench", "allreduce", "--engine", "mpi", "--sizes", bytes, "--iterations",
+                                "100000000", "--timeout", "2"}));
+    wait_for_work(running, 2);
+    const auto workers = running.workers();
+    ::kill(workers[1], SIGSTOP);
+    const Ended e = running.wait();
+    EXPECT_NE(e.code, 0) << bytes;
+    EXPECT_NE(e.error.find("tutti: rank 0: rank 1"), std::string::npos) << bytes << e.error;
+    EXPECT_NE(e.error.find("of benchmark"), std::string::npos) << bytes << e.error;
+    for (const pid_t p : workers) {
+      while (::kill(p, 0) == 0) std::this_thread::yield();
+    }
   }
 }
 #endif
