@@ -98,10 +98,10 @@ TEST_P(AesGcmOfLength, EncryptsAndDecryptsInPlace) {
   EXPECT_FALSE(receiver.decrypt(3, kHeader, got, tag));
 }
 
-// Around what is taken at a time: a block, four of them, eight times four.
+// Around what is taken at a time: a block, four of them, sixteen times four.
 INSTANTIATE_TEST_SUITE_P(All, AesGcmOfLength,
                          ::testing::Values(0, 1, 15, 16, 17, 48, 64, 100, 255, 256, 257, 511, 512, 513, 1000,
-                                           4096, 65'537, 262'144));
+                                           1023, 1024, 1025, 1088, 2047, 2048, 4096, 65'537, 524'288));
 
 }  // namespace
 }  // namespace tutti

@@ -8,8 +8,9 @@
 //   sum of lane    S = S*K^4 + block, vector by vector
 //   at the end     S0*K^4 + S1*K^3 + S2*K^2 + S3*K
 //
-// Eight vectors at a time, S*K^32 + V0*K^28 + ... + V6*K^4 + V7: products are added before they are reduced,
-// so a reduction is paid once for 512 bytes.
+// Sixteen vectors at a time, S*K^64 + V0*K^60 + ... + V14*K^4 + V15: products are added before they are
+// reduced, so a reduction, and the wait for the one before, is paid once for 1024 bytes. What is left to
+// bound it are three carry-less products a vector (Karatsuba's), which a core begins every other cycle.
 #include "base/ghash.h"
 
 #include <algorithm>
@@ -32,36 +33,44 @@ constexpr std::uint64_t kLowTerms = 1;
 
 // GCC warns of the forms without a mask (its bug 105593).
 constexpr __mmask16 kAll = 0xffff;
+constexpr __mmask8 kHalves = 0xff;
 
-// Eight vectors of four blocks.
-constexpr std::size_t kRow = 512;
+// Sixteen vectors of four blocks.
+constexpr std::size_t kRow = 1024;
+constexpr std::size_t kRowVectors = kRow / 64;
 
-// Products of four lanes that have not been reduced.
+// Products of four lanes that have not been reduced: low + middle*x^64 + high*x^128.
 struct Product {
   __m512i low;
-  __m512i middle;  // of (low + high) by (low + high): Karatsuba's, three products in place of four
+  __m512i middle;
   __m512i high;
 };
 
-// A factor, and in every half of a lane the sum of both.
-struct Factor {
-  __m512i value;
+TUTTI_WIDE inline __m512i sum3(__m512i a, __m512i b, __m512i c) {
+  return _mm512_ternarylogic_epi64(a, b, c, 0x96);
+}
+
+// Two factors, and the sums of the halves of their lanes side by side.
+struct Pair {
+  __m512i first;
+  __m512i second;
   __m512i sums;
 };
 
-TUTTI_WIDE inline Factor factor(__m512i v) {
-  return {v, _mm512_xor_si512(v, _mm512_alignr_epi8(v, v, 8))};
+TUTTI_WIDE inline Pair make_pair(__m512i a, __m512i b) {
+  return {a, b,
+          _mm512_xor_si512(_mm512_maskz_unpacklo_epi64(kHalves, a, b),
+                           _mm512_maskz_unpackhi_epi64(kHalves, a, b))};
 }
 
-TUTTI_WIDE inline Product multiply(const Factor& a, const Factor& b) {
-  return {_mm512_clmulepi64_epi128(a.value, b.value, 0x00), _mm512_clmulepi64_epi128(a.sums, b.sums, 0x00),
-          _mm512_clmulepi64_epi128(a.value, b.value, 0x11)};
-}
-
-TUTTI_WIDE inline void add(Product& sum, const Product& p) {
-  sum.low = _mm512_xor_si512(sum.low, p.low);
-  sum.middle = _mm512_xor_si512(sum.middle, p.middle);
-  sum.high = _mm512_xor_si512(sum.high, p.high);
+// Adds a.first * b.first + a.second * b.second. The middle is Karatsuba's, with low and high still in it.
+TUTTI_WIDE inline void add_products(Product& sum, const Pair& a, const Pair& b) {
+  sum.low = sum3(sum.low, _mm512_clmulepi64_epi128(a.first, b.first, 0x00),
+                 _mm512_clmulepi64_epi128(a.second, b.second, 0x00));
+  sum.middle = sum3(sum.middle, _mm512_clmulepi64_epi128(a.sums, b.sums, 0x00),
+                    _mm512_clmulepi64_epi128(a.sums, b.sums, 0x11));
+  sum.high = sum3(sum.high, _mm512_clmulepi64_epi128(a.first, b.first, 0x11),
+                  _mm512_clmulepi64_epi128(a.second, b.second, 0x11));
 }
 
 // Adds to `low` so many multiples of the field's polynomial that its lower half becomes zero, and moves the
@@ -72,14 +81,15 @@ TUTTI_WIDE inline __m512i fold(__m512i low) {
 }
 
 TUTTI_WIDE inline __m512i reduce(const Product& p) {
-  const __m512i middle = _mm512_xor_si512(p.middle, _mm512_xor_si512(p.low, p.high));
-  const __m512i low = _mm512_xor_si512(p.low, _mm512_bslli_epi128(middle, 8));
-  const __m512i high = _mm512_xor_si512(p.high, _mm512_bsrli_epi128(middle, 8));
+  const __m512i low = _mm512_xor_si512(p.low, _mm512_bslli_epi128(p.middle, 8));
+  const __m512i high = _mm512_xor_si512(p.high, _mm512_bsrli_epi128(p.middle, 8));
   return _mm512_xor_si512(fold(fold(low)), high);
 }
 
 TUTTI_WIDE inline __m512i dot(__m512i a, __m512i b) {
-  return reduce(multiply(factor(a), factor(b)));
+  return reduce({_mm512_clmulepi64_epi128(a, b, 0x00),
+                 _mm512_xor_si512(_mm512_clmulepi64_epi128(a, b, 0x01), _mm512_clmulepi64_epi128(a, b, 0x10)),
+                 _mm512_clmulepi64_epi128(a, b, 0x11)});
 }
 
 // Four blocks with the bytes of each reversed.
@@ -153,19 +163,25 @@ TUTTI_WIDE inline __m512i add_vector(__m512i sum, const std::byte* at, const std
   return _mm512_xor_si512(dot(sum, power(broadcast, 1)), load_blocks(at));
 }
 
-// All whole rows of eight vectors; what is left is the caller's.
+// All whole rows of sixteen vectors; what is left is the caller's.
 TUTTI_WIDE __m512i add_rows(__m512i sum, std::span<const std::byte> rows, const std::byte* broadcast) {
-  Factor powers[8];
-  for (std::size_t n = 1; n <= 8; ++n) powers[n - 1] = factor(power(broadcast, n));
+  Pair powers[kRowVectors / 2];
+  for (std::size_t i = 0; i < kRowVectors / 2; ++i) {
+    powers[i] = make_pair(power(broadcast, kRowVectors - 2 * i), power(broadcast, kRowVectors - 2 * i - 1));
+  }
+  const __m512i zero = _mm512_setzero_si512();
   for (; rows.size() >= kRow; rows = rows.subspan(kRow)) {
-    // The sum comes last: what does not wait for it is done while the row before is reduced.
-    Product all = multiply(factor(load_blocks(rows.data())), powers[6]);
-#pragma GCC unroll 6
-    for (std::size_t v = 1; v < 7; ++v) {
-      add(all, multiply(factor(load_blocks(rows.data() + 64 * v)), powers[6 - v]));
+    const std::byte* const row = rows.data();
+    Product all{zero, zero, zero};
+#pragma GCC unroll 7
+    for (std::size_t i = 1; i < kRowVectors / 2; ++i) {
+      add_products(all, make_pair(load_blocks(row + 64 * (2 * i - 1)), load_blocks(row + 128 * i)),
+                   powers[i]);
     }
-    add(all, multiply(factor(sum), powers[7]));
-    sum = _mm512_xor_si512(reduce(all), load_blocks(rows.data() + 448));
+    // The sum comes last: what does not wait for it is done while the row before is reduced.
+    add_products(all, make_pair(sum, load_blocks(row)), powers[0]);
+    all.middle = sum3(all.middle, all.low, all.high);
+    sum = _mm512_xor_si512(reduce(all), load_blocks(row + kRow - 64));
   }
   return sum;
 }

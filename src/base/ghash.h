@@ -28,13 +28,13 @@ class Ghash {
 
  private:
   static constexpr std::size_t kVector = 64;
-  static constexpr std::size_t kPowers = 8;
+  static constexpr std::size_t kPowers = 16;
 
   struct alignas(kVector) Vector {
     std::array<std::byte, kVector> bytes;
   };
   Vector lanes_;                           // the key's powers 4, 3, 2 and 1
-  std::array<Vector, kPowers> broadcast_;  // powers 4, 8, ... 32, each in all four lanes
+  std::array<Vector, kPowers> broadcast_;  // powers 4, 8, ... 64, each in all four lanes
 };
 
 }  // namespace tutti

@@ -29,6 +29,7 @@ struct CompareFlags {
   std::vector<std::string> models = {config.model};
   std::vector<std::string> strategies = usual_strategies();
   std::vector<int> workers = {1, 2};
+  std::vector<std::string> engines;  // none: the settings'
   int repeats = 1;
   bool again = false;
 };
@@ -49,7 +50,9 @@ int conclude(const lab::CompareSpec& spec, const Comparison& comparison) {
 int compare(const CompareFlags& flags) {
   if (flags.repeats < 1)
     throw ConfigError(fmt::format("--repeats must be at least 1, not {}", flags.repeats));
-  lab::CompareSpec spec{flags.config, flags.strategies, flags.workers, flags.models, flags.repeats};
+  lab::CompareSpec spec{flags.config, flags.strategies, flags.workers,
+                        flags.models, flags.repeats,    flags.engines};
+  if (spec.engines.empty()) spec.engines = {spec.base.engine};
   if (spec.base.out.empty()) spec.base.out = "runs/compare";
   // The same for all: one worker alone shall not have the cores of those that it is held against.
   if (spec.base.threads == 0 && !config::omp_threads() && !spec.workers.empty()) {
@@ -70,7 +73,7 @@ void add_compare(CLI::App& app, Action& action) {
       app.add_subcommand("compare", "Train the same model under several strategies, one table at the end");
   const auto flags = std::make_shared<CompareFlags>();
   config::add_train_flags(*command, flags->config);
-  for (const char* replaced : {"--model", "--strategy", "--workers", "--resume", "--overwrite"}) {
+  for (const char* replaced : {"--model", "--strategy", "--workers", "--engine", "--resume", "--overwrite"}) {
     command->remove_option(command->get_option(replaced));
   }
   const auto list = [&](const char* flag, auto& field, const char* help) {
@@ -79,6 +82,8 @@ void add_compare(CLI::App& app, Action& action) {
   list("--model", flags->models, "networks to train, separated by commas; `tutti models` lists them");
   list("--strategies", flags->strategies, "names, separated by commas");
   list("--workers", flags->workers, "numbers, separated by commas");
+  list("--engine", flags->engines,
+       "who carries out collectives, separated by commas; `tutti doctor` lists them; auto if none is named");
   command
       ->add_option("--repeats", flags->repeats,
                    "runs of each, in turns; the table has the median and how far the others are from it")

@@ -33,6 +33,24 @@ TEST_F(Engines, OurAlgorithmsAreNotForGloo) {
   expect_refused(train_into_out({"--engine", "gloo", "--algorithm", "tree"}), "--algorithm tree");
 }
 
+TEST_F(Engines, AComparisonVariesThem) {
+  const auto folder = root() / "comparison";
+  const Ended e = run({"compare", "--data", "mnist", "--strategies", "allreduce", "--workers", "1,2",
+                       "--engine", "native,gloo", "--steps", "2", "--batch", "16", "--threads", "1",
+                       "--no-evaluate", "--out", folder.string()});
+  ASSERT_EQ(e.code, 0) << e.error;
+  const auto cells = nlohmann::json::parse(read_file(folder / "compare.json"));
+  ASSERT_EQ(cells.size(), 3U);
+  EXPECT_EQ(cells[0]["variant"], "");
+  for (const auto& [i, engine] : {std::pair(1, "native"), std::pair(2, "gloo")}) {
+    EXPECT_EQ(cells[i]["variant"], engine);
+    EXPECT_EQ(cells[i]["summary"]["config"]["engine"], engine);
+    EXPECT_EQ(cells[i]["doubt"], "");
+    EXPECT_NE(e.out.find(std::string("\nallreduce, ") + engine), std::string::npos) << e.out;
+  }
+  EXPECT_NE(read_file(folder / "report.html").find("gloo"), std::string::npos);
+}
+
 TEST_F(Engines, BenchComparesThemInOneTable) {
   const Ended e =
       run({"bench", "allreduce", "--engine", "native,gloo", "--sizes", "1K", "--iterations", "3", "--json"});
@@ -64,6 +82,40 @@ class UnderMpirun : public Engines {
   }
   Ended mpirun(int processes, const std::vector<std::string>& arguments) {
     return run({}, instead(processes, arguments));
+  }
+
+  // Blocks until each of these processes has an engine of MPI's and has worked for half a second with it.
+  // Bounded by the test's time limit.
+  static void wait_for_work(const Running& running, std::size_t processes) {
+    while (running.workers().size() < processes) std::this_thread::yield();
+    for (const pid_t p : running.workers()) {
+      while (!has_watchdog(p)) std::this_thread::yield();
+    }
+    for (const pid_t p : running.workers()) {
+      const long half_a_second = ::sysconf(_SC_CLK_TCK) / 2;
+      const long before = ticks(p);
+      while (ticks(p) < before + half_a_second) std::this_thread::yield();
+    }
+  }
+
+ private:
+  static bool has_watchdog(pid_t process) {
+    std::error_code gone;
+    for (const auto& thread :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task", gone)) {
+      std::string name;
+      if (std::getline(std::ifstream(thread.path() / "comm"), name) && name == "watchdog") return true;
+    }
+    return false;
+  }
+
+  // Of processor time, by its first thread outside of the kernel.
+  static long ticks(pid_t process) {
+    const std::string id = std::to_string(process);
+    std::ifstream stat("/proc/" + id + "/task/" + id + "/stat");
+    std::string word;
+    for (int i = 0; i < 14; ++i) stat >> word;
+    return stat ? std::stol(word) : 0;
   }
 };
 
@@ -160,6 +212,25 @@ TEST_F(UnderMpirun, UserSignalToMpirunSavesOnceAndTheRunGoesOn) {
   EXPECT_EQ(e.code, 0) << e.error;
   EXPECT_EQ(checkpoint::list(out()).size(), 2U)
       << "the one that was asked for and the last; an epoch has 63 steps";
+}
+
+// In calls that are made at once, and in those that meet first: wherever in them it is stopped.
+TEST_F(UnderMpirun, WorkerThatIsStoppedInTheMidstEndsTheOthersAndIsNamed) {
+  for (const char* bytes : {"4K", "32M"}) {
+    Running running(root(), {},
+                    instead(2, {"bench", "allreduce", "--engine", "mpi", "--sizes", bytes, "--iterations",
+                                "100000000", "--timeout", "2"}));
+    wait_for_work(running, 2);
+    const auto workers = running.workers();
+    ::kill(workers[1], SIGSTOP);
+    const Ended e = running.wait();
+    EXPECT_NE(e.code, 0) << bytes;
+    EXPECT_NE(e.error.find("tutti: rank 0: rank 1"), std::string::npos) << bytes << e.error;
+    EXPECT_NE(e.error.find("of benchmark"), std::string::npos) << bytes << e.error;
+    for (const pid_t p : workers) {
+      while (::kill(p, 0) == 0) std::this_thread::yield();
+    }
+  }
 }
 #endif
 

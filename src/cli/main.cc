@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 
 #include "base/error.h"
@@ -25,6 +26,19 @@ int fail(int code, std::string what) {
   std::ranges::replace(what, '\n', ' ');
   fmt::print(stderr, "tutti: {}\n", what);
   return code;
+}
+
+// A thread that cannot hand its failure to another lets it end the process (mpi/watchdog.h): with the line
+// and the code that it would have had.
+[[noreturn]] void end_with_a_line() {
+  std::string what = "the program ended in an unforeseen way";
+  try {
+    if (const auto failure = std::current_exception()) std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    what = e.what();
+  } catch (...) {
+  }
+  ::_exit(fail(1, what));
 }
 
 // A descriptor of ours with the number of one that our caller has closed would be taken for standard input or
@@ -93,6 +107,7 @@ int run_and_explain(int argc, char** argv) {
 }  // namespace tutti::cli
 
 int main(int argc, char** argv) {
+  std::set_terminate(tutti::cli::end_with_a_line);
   tutti::cli::fill_standard_descriptors();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGUSR1,

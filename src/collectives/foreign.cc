@@ -79,46 +79,55 @@ void ForeignEngine::run(const Request& request, bool average, std::string_view l
   if (failed_)
     throw RunError(fmt::format("rank {}: {}: a call before it failed", to_int(rank()), doing.text()));
   failed_ = true;  // until it has gone well
-  const auto work = start({operation, buffer, average ? ReduceOp::sum : op, root});
-  wait_for(*work, doing);
+  carry_out({operation, buffer, average ? ReduceOp::sum : op, root}, doing);
   failed_ = false;
   transport_.board().advance(rank());
   if (operation != Operation::barrier) bytes_sent_ += least_sent(operation, buffer.bytes(), world());
   if (average) divide_sum(operation, buffer, root, rank(), world());
 }
 
-void ForeignEngine::wait_for(Work& work, const net::Activity& doing) {
+void ForeignEngine::carry_out(const Request& request, const net::Activity& doing) {
   try {
-    if (!work.wait(kAtOnce)) wait_longer(work, doing);
+    const auto work = start(request, doing);
+    if (!work || work->wait(kAtOnce)) return;
+    watch(
+        [&](Clock::duration at_most) {
+          if (work->wait(at_most)) return true;
+          if (cancelled_.load(std::memory_order_relaxed)) throw RunError("cancelled");
+          return false;
+        },
+        doing);
   } catch (const PeerError&) {
     throw;
   } catch (const std::exception& e) {
-    if (cancelled_.load(std::memory_order_relaxed)) throw;
+    if (cancelled_.load(std::memory_order_relaxed))
+      throw RunError(fmt::format("rank {}: {} was cancelled", to_int(rank()), doing.text()));
     // The library says that something has happened to a connection; who it was the transport knows soon.
     look_for_lost_peer(kLastBytes, doing);
     throw RunError(fmt::format("rank {}: {}: {}", to_int(rank()), doing.text(), e.what()));
   }
 }
 
-void ForeignEngine::wait_longer(Work& work, const net::Activity& doing) {
+void ForeignEngine::watch(const std::function<bool(Clock::duration at_most)>& over,
+                          const net::Activity& doing) {
   const net::Waiting shown(transport_.board(), rank());
   net::Stall stall(transport_.board(), timeout_);
   std::optional<Rank> suspect;
-  while (!work.wait(kGlance)) {
-    if (cancelled_.load(std::memory_order_relaxed))
-      throw RunError(fmt::format("rank {}: {} was cancelled", to_int(rank()), doing.text()));
-    const bool over = stall.over();
+  while (!over(kGlance)) {
+    const bool in_vain = stall.over();
     // Before the others give up, too: whoever has no longer waits.
     if (2 * stall.standing() < timeout_)
       suspect.reset();
     else if (!suspect)
       suspect = whom_all_wait_for();
-    if (over)
+    if (in_vain)
       throw Timeout({rank(), suspect.value_or(whom_all_wait_for()), doing.text(), stall.standing_ms()});
+    // A transport that was cancelled answers nothing any more.
+    if (cancelled_.load(std::memory_order_relaxed)) continue;
     try {
       look_for_lost_peer(Clock::duration::zero(), doing);
     } catch (const PeerLost&) {
-      if (work.wait(kLastBytes)) return;
+      if (over(kLastBytes)) return;
       throw;
     }
   }

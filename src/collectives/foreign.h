@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -60,16 +61,19 @@ class ForeignEngine : public Collectives {
     virtual bool wait(Clock::duration at_most) = 0;
   };
 
-  // Begins it; world() > 1. The buffer stays until the work is done.
-  virtual std::unique_ptr<Work> start(const Request& request) = 0;
+  // Begins it, or carries it out and returns null; world() > 1. The buffer stays until the work is done.
+  virtual std::unique_ptr<Work> start(const Request& request, const net::Activity& doing) = 0;
+
+  // Waits for what cannot be given up, on another thread than the one that is at it: cancel() does not end
+  // it. `over` says whether it is over, and blocks for about so long. Throws PeerLost, Timeout.
+  void watch(const std::function<bool(Clock::duration at_most)>& over, const net::Activity& doing);
 
   // Whether a call has failed, so that the library may be at work still.
   bool failed() const { return failed_; }
 
  private:
   void run(const Request& request, bool average, std::string_view label);
-  void wait_for(Work& work, const net::Activity& doing);
-  void wait_longer(Work& work, const net::Activity& doing);
+  void carry_out(const Request& request, const net::Activity& doing);
   void look_for_lost_peer(Clock::duration at_most, const net::Activity& doing);
   Rank whom_all_wait_for() const;
 

@@ -3,8 +3,12 @@
 // Gloo lacks some of what our interface has, and gets it from what it does have: a reduce-scatter is an
 // all-reduce of which each rank uses a part; chunks of unequal length are gathered in equal ones; numbers of
 // half precision travel as float32 (Gloo would round after each term); and a minimum or maximum is taken here
-// from everyone's values, because Gloo's loses a NaN. The process must ignore SIGPIPE, as the program does:
-// Gloo writes to connections that a peer has closed.
+// from everyone's values, because Gloo's loses a NaN.
+//
+// A call of Gloo's cannot be given up either: after ours has failed, Gloo goes on when a late peer comes. So
+// Gloo never sees the caller's memory, which may be gone by then, but a copy that lives as long as its work.
+//
+// The process must ignore SIGPIPE, as the program does: Gloo writes to connections that a peer has closed.
 #include "engines/engines.h"
 
 #ifdef TUTTI_HAVE_GLOO
@@ -140,15 +144,13 @@ class GlooEngine final : public collectives::ForeignEngine {
     return std::make_unique<Started>(last_, std::move(finish));
   }
 
-  std::unique_ptr<Work> start(const Request& request) override {
+  std::unique_ptr<Work> start(const Request& request, const net::Activity&) override {
     const auto& [operation, buffer, op, root] = request;
     switch (operation) {
       case Operation::barrier:
         return started(group_->barrier());
-      case Operation::broadcast: {
-        std::vector<at::Tensor> tensors = {bytes_of(buffer)};
-        return started(group_->broadcast(tensors, {to_int(root)}));
-      }
+      case Operation::broadcast:
+        return start_broadcast(buffer, root);
       case Operation::all_gather:
         return start_gather(buffer);
       case Operation::all_reduce:
@@ -165,15 +167,31 @@ class GlooEngine final : public collectives::ForeignEngine {
     return at::from_blob(buffer.data, {static_cast<std::int64_t>(buffer.bytes())}, at::kByte);
   }
 
+  // Memory of the engine's for what is copied: made once, for its pages are dear. The work holds it, too.
+  at::Tensor copy_of(const at::Tensor& values, at::ScalarType type) {
+    const std::int64_t bytes = values.numel() * static_cast<std::int64_t>(at::elementSize(type));
+    if (!scratch_.defined() || scratch_.numel() < bytes) scratch_ = at::empty({bytes}, at::kByte);
+    at::Tensor copy = scratch_.narrow(0, 0, bytes).view(type);
+    copy.copy_(values);
+    return copy;
+  }
+
+  std::unique_ptr<Work> start_broadcast(const Buffer& buffer, Rank root) {
+    const at::Tensor bytes = bytes_of(buffer);
+    std::vector<at::Tensor> tensors = {copy_of(bytes, at::kByte)};
+    std::function<void()> finish;
+    if (rank() != root) finish = [bytes, copy = tensors[0]] { bytes.copy_(copy); };
+    return started(group_->broadcast(tensors, {to_int(root)}), std::move(finish));
+  }
+
   std::unique_ptr<Work> start_sum(const Buffer& buffer, std::optional<Rank> root) {
     const at::Tensor values = view_of(buffer);
     const bool half = buffer.type == DType::bf16 || buffer.type == DType::f16;
-    std::vector<at::Tensor> tensors = {half ? values.to(at::kFloat) : values};
-    std::function<void()> finish;
-    if (half) finish = [values, wide = tensors[0]] { values.copy_(wide); };
+    std::vector<at::Tensor> tensors = {copy_of(values, half ? at::kFloat : values.scalar_type())};
+    const auto finish = [values, copy = tensors[0]] { values.copy_(copy); };
     c10d::ReduceOptions to_root;
     if (root) to_root.rootRank = to_int(*root);
-    return started(root ? group_->reduce(tensors, to_root) : group_->allreduce(tensors), std::move(finish));
+    return started(root ? group_->reduce(tensors, to_root) : group_->allreduce(tensors), finish);
   }
 
   std::unique_ptr<Work> start_gather(const Buffer& buffer) {
@@ -196,7 +214,7 @@ class GlooEngine final : public collectives::ForeignEngine {
   }
 
   std::unique_ptr<Work> start_extreme(const Buffer& buffer, ReduceOp op) {
-    return start_gather_whole(bytes_of(buffer), [=](const std::vector<at::Tensor>& all) {
+    return start_gather_whole(copy_of(bytes_of(buffer), at::kByte), [=](const std::vector<at::Tensor>& all) {
       std::memcpy(buffer.data, all[0].data_ptr(), buffer.bytes());
       for (std::size_t r = 1; r < all.size(); ++r) {
         collectives::combine(buffer.type, op, buffer.data, all[r].data_ptr(), buffer.count);
@@ -216,6 +234,7 @@ class GlooEngine final : public collectives::ForeignEngine {
 
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
   std::shared_ptr<Ending> last_;
+  at::Tensor scratch_;  // what Gloo is at; the next call begins when the last is over, or never
 };
 
 std::unique_ptr<collectives::Collectives> make_gloo(net::Transport& transport, const EngineOptions& options) {

@@ -108,6 +108,34 @@ TEST(GlooEngine, JobThatStandsStillEndsWithATimeout) {
   });
 }
 
+// Gloo goes on with a call that we have given up as soon as the late rank comes.
+TEST(GlooEngine, NothingIsWrittenToABufferAfterItsCallHasFailed) {
+  std::signal(SIGPIPE, SIG_IGN);
+  constexpr std::int32_t kOurs = 7;
+  std::vector<std::int32_t> buffer(1000, kOurs);  // rank 0's; the process may have freed it
+  std::atomic<bool> given_up = false;
+  std::atomic<bool> done = false;
+  const auto timeout = std::chrono::milliseconds(300);
+  net::run_as_threads(net::Medium::memory, 2, timeout, [&](net::Transport& t) {
+    auto all = find_engine("gloo").make(t, {.timeout = t.rank() == Rank{0} ? timeout : kPatience});
+    if (t.rank() == Rank{0}) {
+      EXPECT_THROW(all->all_reduce({buffer.data(), buffer.size(), DType::i32}, ReduceOp::sum), Timeout);
+      given_up = true;
+      given_up.notify_all();
+      done.wait(false);
+      all.reset();  // Gloo is through with the call
+    } else {
+      given_up.wait(false);
+      std::vector<std::int32_t> late(1000, 1);
+      all->all_reduce({late.data(), late.size(), DType::i32}, ReduceOp::sum);
+      EXPECT_EQ(late, std::vector<std::int32_t>(1000, kOurs + 1)) << "the call did go on";
+      done = true;
+      done.notify_all();
+    }
+  });
+  EXPECT_EQ(buffer, std::vector<std::int32_t>(1000, kOurs));
+}
+
 TEST(GlooEngine, CancelEndsABlockedCall) {
   std::atomic<int> waiting{1};
   run(net::Medium::memory, 2, kPatience, [&](Collectives& all) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/version.h"
+#include "engines/engines.h"
 #include "exchange/strategy.h"
 #include "observe/summary.h"
 #include "train/strategy_settings.h"
@@ -15,23 +16,38 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string folder_of(const CompareSpec& spec, const std::string& model, const std::string& strategy,
-                      int workers, int repeat) {
-  return fmt::format("{}/{}{}-{}{}", spec.base.out,
-                     spec.models.size() > 1 ? std::filesystem::path(model).stem().string() + "-" : "",
-                     strategy, workers, repeat > 1 ? fmt::format("-repeat-{}", repeat) : "");
+std::string folder_of(const CompareSpec& spec, const Cell& cell, int repeat) {
+  return fmt::format("{}/{}{}-{}{}{}", spec.base.out,
+                     spec.models.size() > 1 ? std::filesystem::path(cell.model).stem().string() + "-" : "",
+                     cell.strategy, cell.variant.empty() ? "" : cell.variant + "-", cell.workers,
+                     repeat > 1 ? fmt::format("-repeat-{}", repeat) : "");
+}
+
+void plan_cell(const CompareSpec& spec, Cell cell, std::vector<Cell>& cells) {
+  cell.folder = folder_of(spec, cell, 1);
+  for (int r = 1; r <= spec.repeats; ++r) cell.repeats.push_back({folder_of(spec, cell, r), nullptr});
+  if (std::ranges::find(cells, cell.folder, &Cell::folder) == cells.end()) cells.push_back(std::move(cell));
 }
 
 void plan_model(const CompareSpec& spec, const std::string& model, std::vector<Cell>& cells) {
   for (const std::string& name : spec.strategies) {
     const auto& strategy = exchange::find_strategy(name);
-    for (const int workers : spec.workers) {
-      if (strategy.one_worker_only && workers != 1) continue;
-      Cell cell{name, workers, folder_of(spec, model, name, workers, 1), nullptr, "", model};
-      for (int r = 1; r <= spec.repeats; ++r)
-        cell.repeats.push_back({folder_of(spec, model, name, workers, r), nullptr});
-      const auto same = [&](const Cell& c) { return c.folder == cell.folder; };
-      if (std::ranges::none_of(cells, same)) cells.push_back(std::move(cell));
+    for (const std::string& engine : spec.engines) {
+      const std::string variant = spec.engines.size() > 1 ? engine : "";
+      for (const int workers : spec.workers) {
+        if (strategy.one_worker_only && workers != 1) continue;
+        if (workers == 1 && engine != spec.engines.front()) continue;
+        plan_cell(spec,
+                  {.strategy = name,
+                   .workers = workers,
+                   .folder = {},
+                   .summary = nullptr,
+                   .failure = {},
+                   .model = model,
+                   .variant = workers == 1 ? "" : variant,
+                   .engine = engine},
+                  cells);
+      }
     }
   }
 }
@@ -52,6 +68,8 @@ std::string differs_from(const std::vector<Cell>& cells, const Cell& cell, const
 
 std::vector<Cell> plan_cells(const CompareSpec& spec) {
   std::vector<Cell> cells;
+  for (const std::string& engine : spec.engines)
+    engines::find_engine(engine);  // throws where it cannot be used
   for (const std::string& model : spec.models) plan_model(spec, model, cells);
   return cells;
 }
@@ -62,6 +80,7 @@ config::TrainConfig config_of(const Cell& cell, const report::Repeat& repeat,
   c.model = cell.model;
   c.strategy = cell.strategy;
   c.workers = cell.workers;
+  if (!cell.engine.empty()) c.engine = cell.engine;
   c.out = repeat.folder;
   train::reset_others_settings(exchange::find_strategy(c.strategy), c);
   return c;

@@ -18,10 +18,12 @@ struct CompareSpec {
   std::vector<int> workers;
   std::vector<std::string> models = {base.model};
   int repeats = 1;
+  std::vector<std::string> engines = {base.engine};
 };
 
-// Which runs a comparison consists of: every model under every strategy at every number of workers that it
-// can have, so many times, each in a folder of its own. Pure. Throws ConfigError.
+// Which runs a comparison consists of: every model under every strategy with every engine at every number of
+// workers that it can have, so many times, each in a folder of its own. One worker has nobody to exchange
+// with and runs with the first engine alone. Pure. Throws ConfigError.
 std::vector<Cell> plan_cells(const CompareSpec& spec);
 
 // What a run of the cell is told: the base, without what only other strategies understand.

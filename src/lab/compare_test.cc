@@ -40,6 +40,25 @@ TEST(Compare, ModelsAndRepeatsHaveFoldersOfTheirOwn) {
   EXPECT_EQ(cells[1].repeats[1].folder, "o/wide-deep-ring-2-repeat-2");
 }
 
+TEST(Compare, EnginesAreVariantsOfAStrategyAndOneWorkerNeedsNone) {
+  CompareSpec spec;
+  spec.base.out = "o";
+  spec.strategies = {"local", "ring"};
+  spec.workers = {1, 2};
+  spec.engines = {"native", "auto"};
+  const auto runs = plan_runs(spec);
+  std::vector<std::string> folders;
+  for (const auto& run : runs) folders.push_back(run.cell.folder);
+  EXPECT_EQ(folders, (std::vector<std::string>{"o/local-1", "o/ring-1", "o/ring-native-2", "o/ring-auto-2"}));
+  EXPECT_EQ(report::label_of(runs[3].cell), "ring, auto");
+  EXPECT_EQ(runs[2].config.engine, "native");
+  EXPECT_EQ(runs[3].config.engine, "auto");
+  spec.engines = {"steam"};
+  EXPECT_THROW(plan_runs(spec), ConfigError);
+  spec.engines = {"native"};
+  EXPECT_EQ(plan_runs(spec)[2].cell.folder, "o/ring-2") << "nothing to tell apart";
+}
+
 TEST(Compare, EachStrategyGetsTheSettingsThatItReads) {
   CompareSpec spec;
   spec.strategies = {"ps-sync", "ps-ssp", "hybrid", "easgd", "allreduce"};

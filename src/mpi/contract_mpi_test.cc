@@ -103,7 +103,7 @@ TEST(MpiEngine, JobThatStandsStillEndsWithATimeout) {
       everyone->all_gather("");
       return all.barrier("so that MPI has nothing left to wait for");
     }
-    std::vector<std::int32_t> values(1000);
+    std::vector<std::int32_t> values(10'000);  // more than a call that is made at once
     try {
       all.all_reduce({values.data(), values.size(), DType::i32}, ReduceOp::sum, "bucket 3");
       ADD_FAILURE() << "rank " << to_int(all.rank());

@@ -1,10 +1,13 @@
 // The engine "mpi": the collectives of the MPI that is linked.
 //
-// Every call first meets in a non-blocking barrier, which can be given up when a peer does not come, and then
-// makes MPI's blocking call, for which all are there. MPI's non-blocking collectives could be given up until
-// their end, but Open MPI 4.1's all-reduce takes 1.4 to 3 times as long that way (two ranks of one host,
-// 16 KiB to 32 MiB), and the barrier half a microsecond. A peer that dies in the midst of a call ends the job
-// anyway: mpirun sees to that.
+// MPI's non-blocking collectives could be given up until their end, but Open MPI 4.1's all-reduce takes 1.4
+// to 3 times as long that way (two ranks of one host, 1 KiB to 32 MiB). So the calls are MPI's blocking ones,
+// and where they would wait in vain:
+//   - a long call first meets in a non-blocking barrier, half a microsecond, which ends with an exception
+//   when
+//     a peer does not come, or when it is cancelled;
+//   - a short call, which that would cost as much again, and every call from there on, is looked after by a
+//     watchdog (mpi/watchdog.h), which ends the process with the same words.
 #include <algorithm>
 #include <array>
 #include <climits>
@@ -14,6 +17,7 @@
 #include "collectives/foreign.h"
 #include "mpi/call.h"
 #include "mpi/mpi.h"
+#include "mpi/watchdog.h"
 
 namespace tutti::mpi {
 namespace {
@@ -117,6 +121,9 @@ class Operators {
   std::array<std::array<MPI_Op, 4>, kTypes.size()> ops_{};
 };
 
+// Up to here a barrier before the call would cost more than a twentieth of it.
+constexpr std::size_t kShort = 16 << 10;
+
 // The counts that MPI takes are ints.
 int as_count(std::size_t count) {
   if (count > INT_MAX)
@@ -126,7 +133,10 @@ int as_count(std::size_t count) {
 
 class MpiEngine final : public ForeignEngine {
  public:
-  MpiEngine(net::Transport& transport, Clock::duration timeout) : ForeignEngine(transport, timeout) {
+  MpiEngine(net::Transport& transport, Clock::duration timeout)
+      : ForeignEngine(transport, timeout),
+        watchdog_([this](const Watchdog::Over& over, const net::Activity& doing) { watch(over, doing); }) {
+    const Watchdog::Call watched(watchdog_, {"connecting MPI"});
     MPI_Group everyone = MPI_GROUP_NULL;
     MPI_Group members = MPI_GROUP_NULL;
     call(MPI_Comm_group(MPI_COMM_WORLD, &everyone), "MPI_Comm_group");
@@ -177,13 +187,18 @@ class MpiEngine final : public ForeignEngine {
     std::function<void()> then_;
   };
 
-  std::unique_ptr<Work> start(const Request& request) override {
+  std::unique_ptr<Work> start(const Request& request, const net::Activity& doing) override {
+    if (request.operation != Operation::barrier && request.buffer.bytes() <= kShort) {
+      carry_out(request, doing);
+      return nullptr;
+    }
     MPI_Request barrier = MPI_REQUEST_NULL;
     call(MPI_Ibarrier(comm_, &barrier), "MPI_Ibarrier");
-    return std::make_unique<Met>(barrier, [this, request] { carry_out(request); });
+    return std::make_unique<Met>(barrier, [this, request, doing] { carry_out(request, doing); });
   }
 
-  void carry_out(const Request& request) {
+  void carry_out(const Request& request, const net::Activity& doing) {
+    const Watchdog::Call watched(watchdog_, doing);
     const auto& [operation, buffer, op, root] = request;
     void* data = buffer.data;
     const int count = as_count(buffer.count);
@@ -249,6 +264,7 @@ class MpiEngine final : public ForeignEngine {
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::vector<int> lengths_;
   std::vector<int> begins_;
+  Watchdog watchdog_;  // last: its thread uses what is above
 };
 
 }  // namespace

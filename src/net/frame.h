@@ -26,9 +26,11 @@ namespace tutti::net {
 inline constexpr std::size_t kLine = 64;
 
 // What a frame with a tag holds at most: few enough bytes to stay in a core's cache between the socket, the
-// tag and whoever uses them, and to let the link wait little for the first tag; enough that headers and calls
-// cost nothing.
-inline constexpr std::size_t kFrameBytes = 128 << 10;
+// tag and whoever uses them, and to let the link wait little for the first tag; enough that the calls of the
+// kernel cost nothing. A frame is a call at each end, and on loopback, where each of them also carries
+// acknowledgements, frames of 128 KiB took a third longer than one message without a tag, those of 512 KiB as
+// long (docs/decisions/0027-frames-as-long-as-the-cache-allows.md).
+inline constexpr std::size_t kFrameBytes = 512 << 10;
 
 // Precedes every frame. Both ends know what comes next, so this only ever confirms; it never decides how much
 // memory is taken.

@@ -22,6 +22,7 @@ struct Cell {
   std::string doubt = {};  // why the summary does not count beside the others
   std::vector<Repeat> repeats = {};
   std::string variant = {};  // what sets it apart from others of its strategy: "2 servers"
+  std::string engine = {};   // who carries out its collectives; empty: as the settings say
 };
 
 // Samples a second.
