@@ -28,6 +28,7 @@ SlurmdUser=root
 AuthInfo=socket={folder}/munge/socket,cred_expire=5
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
+TmpFS={folder}/tmp-%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
@@ -138,7 +139,7 @@ class Slurm:
         nodes = "\n".join(f"NodeName={n} NodeAddr={address_of(n)} CPUs={CPUS} State=UNKNOWN" for n in NODES)
         (self.folder / "slurm.conf").write_text(
             CONFIG.format(folder=self.folder, controller=CONTROLLER, nodes=nodes))
-        for name in ("state", *(f"spool-{n}" for n in NODES)):
+        for name in ("state", *(f"{kind}-{n}" for kind in ("spool", "tmp") for n in NODES)):
             (self.folder / name).mkdir()
         self._start_daemon("slurmctld", "slurmctld", "-D")
         for node in NODES:

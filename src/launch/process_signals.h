@@ -1,5 +1,5 @@
-// Signals to a process that others have started (launch/join.h): whoever did passes them on to every process
-// of the job, as srun does, or to some.
+// Signals to a process that others have started (launch/join.h): whoever did sends them to every process of
+// the job, as SLURM does, or to some.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
