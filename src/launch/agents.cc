@@ -44,8 +44,8 @@ std::string quoted_for_shell(const std::string& text) {
 }  // namespace
 
 Agents::Agents(asio::io_context& io, const std::vector<std::string>& hosts, std::string program,
-               const HostOptions& options, Events events)
-    : io_(io), program_(std::move(program)), options_(options), events_(std::move(events)) {
+               HostOptions options, Events events)
+    : io_(io), program_(std::move(program)), options_(std::move(options)), events_(std::move(events)) {
   for (const std::string& name : hosts) connections_.push_back({.name = name, .limit = kTimeToPrepare});
 }
 

@@ -44,7 +44,7 @@ class Agents {
 
   // `program` is this executable, for the agent of "localhost".
   Agents(boost::asio::io_context& io, const std::vector<std::string>& hosts, std::string program,
-         const HostOptions& options, Events events);
+         HostOptions options, Events events);
   // Kills what is left, and has waited for every child.
   ~Agents();
   Agents(const Agents&) = delete;
