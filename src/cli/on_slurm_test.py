@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program on a real SLURM of two nodes, and the commands of docs/on-slurm.md. script/test-cluster runs it:
+"""The program on a real SLURM of two nodes, and the snippets of the pages that need one. script/test-cluster runs it:
 
     on_slurm_test.py SOURCE PROGRAM [unittest arguments]
 """
@@ -13,6 +13,7 @@ import tempfile
 import unittest
 
 import slurm_fixture
+import snippets_test
 
 SOURCE, PROGRAM = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
 # Small enough for two cores, and real: data, network and optimizer are what they are elsewhere.
@@ -157,15 +158,16 @@ class OnSlurm(unittest.TestCase):
         self.assertEqual(self.ranks(), {}, "nothing is left")
         self.assertTrue(list((self.folder / "run" / "checkpoints").glob("step-*")), "it has saved")
 
-    def test_commands_of_the_page_run(self):
-        page = (SOURCE / "docs/on-slurm.md").read_text()
-        blocks = re.findall(r"^```sh\n(.*?)^```", page, re.S | re.M)
-        self.assertEqual(len(blocks), 2, "blocks of commands in docs/on-slurm.md")
-        for block in blocks:
-            slurm.run("bash", "-euc", block, cwd=self.folder)
+    def test_snippets_of_the_pages_run(self):
+        pages = [(page.name, snippets_test.snippets_of(page.name, page.read_text())) for page in (SOURCE / "docs").glob("*.md")]
+        marked = [s for _, snippets in pages for s in snippets if s.mark == "slurm"]
+        self.assertEqual({s.page for s in marked}, {"on-slurm.md", "joining.md"})
+        for snippet in marked:
+            slurm.run("bash", "-euc", snippet.text, cwd=self.folder)
         slurm.wait_until(lambda: not slurm.run("squeue", "--noheader").strip(), "all jobs have ended")
         self.expect_equal_replicas(4, "runs/four")
         self.expect_equal_replicas(4, "runs/two")
+        self.expect_equal_replicas(2, "run-slurm")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ Snippets of a page run in their order, in a folder of their own with what they n
 how they are run (LANGUAGES). A comment before a snippet, <!-- run: MARK -->, says that it is not run here:
 
     run: hosts              by the test Hosts.SnippetsOfThePagesRun, which calls this with --only hosts
-    run: slurm              by script/test-cluster, likewise
+    run: slurm              by script/test-cluster (on_slurm_test.py)
     run: with THING         here, where there is such a program or such a module of Python
     run: by TEST            by another test of this build
     run: no, because ...    by nobody
