@@ -44,7 +44,7 @@ int ShardTree::places_of(int workers) const {
 }
 
 std::vector<ShardTree::Addition> ShardTree::join(std::vector<Held>& nodes) const {
-  std::ranges::sort(nodes, {}, &Held::node);
+  std::ranges::sort(nodes, {}, [](const Held& h) { return h.node.first; });
   std::vector<Addition> additions;
   std::vector<Held> joined;  // no two brothers among them
   for (Held next : nodes) {

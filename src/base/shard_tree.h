@@ -29,7 +29,6 @@ struct ShardNode {
   int first = 0;
   int size = 1;
   bool operator==(const ShardNode&) const = default;
-  auto operator<=>(const ShardNode&) const = default;
 };
 
 // Shards [first, last).

@@ -33,7 +33,8 @@ class Staging {
 
  private:
   struct Call;
-  enum Way : std::uint32_t { through_cache, past_cache, kWays };
+  enum Way : std::uint32_t { through_cache, past_cache };
+  static constexpr std::size_t kWays = 2;
 
   std::uint64_t swap_pieces(Call& call, std::uint64_t clock);
   std::uint64_t add_parts(Call& call, std::uint64_t clock);

@@ -53,7 +53,7 @@ Who who_from_json(const json& description, const std::string& where) {
   const auto task = description.value("task", json());
   if (!task.is_object() || !task.contains("type") || !task["type"].is_string() || !task.contains("index"))
     throw ConfigError(
-        fmt::format("{}: says no \"task\" with \"type\" and \"index\"; --task ROLE:NUMBER does, too", where));
+        fmt::format(R"({}: says no "task" with "type" and "index"; --task ROLE:NUMBER does, too)", where));
   // TensorFlow takes the index as a number and as a text.
   const auto& index = task["index"];
   const auto number = number_of(index.is_string() ? index.get<std::string>() : index.dump());

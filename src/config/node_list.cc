@@ -61,8 +61,9 @@ void expand(const std::string& before, std::string_view name, const std::string&
   }
   const auto close = name.find(']', open);
   if (close == std::string_view::npos) refuse(whole);
+  const std::string begun = before + std::string(name.substr(0, open));
   for (const auto& number : numbers_of(name.substr(open + 1, close - open - 1), whole)) {
-    expand(before + std::string(name.substr(0, open)) + number, name.substr(close + 1), whole, into);
+    expand(begun + number, name.substr(close + 1), whole, into);
   }
 }
 

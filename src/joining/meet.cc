@@ -20,7 +20,7 @@ constexpr auto kPause = std::chrono::milliseconds(5);
 
 // Where rank 0 listens for the others of several hosts: at an address of its own under which they know it.
 std::string address_of_rank_0(const std::string& host) {
-  const std::string address = net::resolve(host);
+  std::string address = net::resolve(host);
   const bool only_here = net::is_loopback(address) && !net::is_loopback(host) && host != "localhost";
   if (only_here) return net::address_of_host();
   if (!net::is_own_address(address))
@@ -113,8 +113,8 @@ class Joining {
   }
 
   RunError rank_0_missing(const std::string& where) const {
-    return RunError(fmt::format("rank {}: waited {:.0f} s for rank 0, which did not come {}", p_.rank,
-                                settings_.timeout_s, where));
+    return RunError{fmt::format("rank {}: waited {:.0f} s for rank 0, which did not come {}", p_.rank,
+                                settings_.timeout_s, where)};
   }
 
   const config::Placement& p_;

@@ -91,7 +91,7 @@ std::string PmiMeeting::read_line(Deadline deadline) {
     if (n == 0 || (n < 0 && errno != EINTR))
       throw RunError(fmt::format("rank {}: the process manager has closed PMI_FD", to_int(rank_)));
   }
-  const std::string line = rest_.substr(0, end);
+  std::string line = rest_.substr(0, end);
   rest_.erase(0, end + 1);
   return line;
 }
@@ -99,7 +99,7 @@ std::string PmiMeeting::read_line(Deadline deadline) {
 std::string PmiMeeting::ask(const std::string& command, std::string_view answer, Deadline deadline) {
   const std::string line = "cmd=" + command + "\n";
   write_all(fd_.get(), std::as_bytes(std::span(line)), "cannot write to PMI_FD");
-  const std::string answered = read_line(deadline);
+  std::string answered = read_line(deadline);
   // A value may be a secret: of a command that failed only its name is told.
   const std::string rc = word_of(answered, "rc");
   if (word_of(answered, "cmd") != answer || (!rc.empty() && rc != "0"))

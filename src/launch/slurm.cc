@@ -132,7 +132,7 @@ std::string submit(const std::string& sbatch, const std::string& job_file) {
   const auto ran = run_to_end(sbatch, {"--parsable", fmt::format("/proc/self/fd/{}", file.get())},
                               {.inherit = {file.get()}}, kPatience);
   // "17", or "17;cluster" where there are several.
-  const std::string number = ran.out.substr(0, ran.out.find_first_of(";\n"));
+  std::string number = ran.out.substr(0, ran.out.find_first_of(";\n"));
   if (ran.exit_code != 0 || number.empty())
     throw RunError(fmt::format("sbatch has refused the job: {}", ran.error.substr(0, ran.error.find('\n'))));
   return number;
