@@ -20,6 +20,11 @@ constexpr auto kLongestBarrier = std::chrono::hours(24);
 // Where the process manager says nothing about the length of values; all that are known allow more.
 constexpr std::size_t kShortValue = 256;
 
+// SLURM reads a request into so many bytes, though it allows a value as long as that. What stands around a
+// value, but for the name of the space that it is kept in, is shorter than the second.
+constexpr std::size_t kLongestLine = 1024;
+constexpr std::size_t kAroundAValue = 96;
+
 // How long the process manager may take for the last answer.
 constexpr auto kLastAnswer = std::chrono::seconds(5);
 
@@ -64,9 +69,10 @@ PmiMeeting::PmiMeeting(int fd, Rank rank, int world, Clock::duration timeout)
   const auto deadline = Deadline::in(timeout);
   ask("init pmi_version=1 pmi_subversion=1", "response_to_init", deadline);
   const auto maxes = ask("get_maxes", "maxes", deadline);
+  kvs_ = word_of(ask("get_my_kvsname", "my_kvsname", deadline), "kvsname");
   // Some count the zero at the end.
   longest_ = std::max<std::size_t>(number_of(word_of(maxes, "vallen_max"), kShortValue), 16) - 1;
-  kvs_ = word_of(ask("get_my_kvsname", "my_kvsname", deadline), "kvsname");
+  longest_ = std::min(longest_, kLongestLine - kAroundAValue - std::min(kvs_.size(), kLongestLine / 2));
   barrier(deadline);
 }
 

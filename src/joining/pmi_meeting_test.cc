@@ -19,9 +19,10 @@ namespace {
 // named.
 class Manager {
  public:
-  static constexpr std::size_t kLongestValue = 40;
+  // As SLURM's has it, requests are read into 1024 bytes, however long a value may be.
+  static constexpr std::size_t kLongestLine = 1024;
 
-  explicit Manager(int world) : all_(world) {
+  Manager(int world, std::size_t longest_value) : longest_value_(longest_value), all_(world) {
     for (int r = 0; r < world; ++r) {
       int ends[2];
       if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) throw_errno("socketpair");
@@ -56,12 +57,13 @@ class Manager {
     for (std::string word; text >> word;)
       words[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
     const std::string& command = words["cmd"];
+    if (line.size() + 1 >= kLongestLine) return "cmd=nothing rc=-1";
     const std::lock_guard lock(mutex_);
     if (command == "init") return "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0";
     if (command == "get_maxes")
-      return fmt::format("cmd=maxes kvsname_max=256 keylen_max=64 vallen_max={}", kLongestValue);
+      return fmt::format("cmd=maxes kvsname_max=256 keylen_max=64 vallen_max={}", longest_value_);
     if (command == "get_my_kvsname") return "cmd=my_kvsname kvsname=kvs_1";
-    if (command == "put" && words["value"].size() < kLongestValue && words["key"].size() < 64 &&
+    if (command == "put" && words["value"].size() < longest_value_ && words["key"].size() < 64 &&
         words["kvsname"] == "kvs_1" && put_.try_emplace(words["key"], words["value"]).second)
       return "cmd=put_result rc=0 msg=success";
     if (command == "get" && known_.contains(words["key"]))
@@ -77,6 +79,7 @@ class Manager {
     return "cmd=" + command + "_result rc=-1 msg=refused";
   }
 
+  const std::size_t longest_value_;
   std::mutex mutex_;
   std::barrier<> all_;
   std::map<std::string, std::string> put_;
@@ -84,9 +87,12 @@ class Manager {
   std::vector<std::thread> threads_;
 };
 
-TEST(PmiMeeting, EveryoneHearsWhatEveryoneSaidHoweverLong) {
+class PmiMeetingOfValues : public ::testing::TestWithParam<std::size_t> {};
+INSTANTIATE_TEST_SUITE_P(UpTo, PmiMeetingOfValues, ::testing::Values(40, 1024));
+
+TEST_P(PmiMeetingOfValues, EveryoneHearsWhatEveryoneSaidHoweverLong) {
   constexpr int kWorld = 3;
-  Manager manager(kWorld);
+  Manager manager(kWorld, GetParam());
   const auto text_of = [](int rank, int round) {
     return round == 0 ? std::string()
                       : std::string(static_cast<std::size_t>(rank * 500), '\n') + " =\x01\xfe" +
