@@ -19,6 +19,8 @@ SOURCE, PROGRAM = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
 # Small enough for two cores, and real: data, network and optimizer are what they are elsewhere.
 TRAIN = ("train", "--data", "synthetic", "--batch", "8", "--no-evaluate")
 SRUN = ("srun", "--mpi=pmi2")
+# The same places for all of them, or sums would be formed in another order: SLURM fills a node first unless told otherwise.
+FOUR = ("--nodes=2", "--ntasks-per-node=2")
 SECONDS_OF_WORK = 45  # more than SLURM lets one round of a minute have, see test_time_limit...
 
 
@@ -56,7 +58,7 @@ class OnSlurm(unittest.TestCase):
 
     def undisturbed(self, *flags):
         """The parameters of the same run without a limit or a signal."""
-        slurm.run(*SRUN, "-N2", "-n4", PROGRAM, *TRAIN, *flags, "--out", "undisturbed", cwd=self.folder)
+        slurm.run(*SRUN, *FOUR, PROGRAM, *TRAIN, *flags, "--out", "undisturbed", cwd=self.folder)
         return self.summary("undisturbed")["parameters_sha256"]
 
     def ranks(self):
@@ -83,7 +85,7 @@ class OnSlurm(unittest.TestCase):
 
     def test_four_tasks_on_two_nodes_train_under_every_strategy_that_keeps_step(self):
         for strategy, workers in (("allreduce", 4), ("ring", 4), ("reduce-broadcast", 4), ("ps-sync", 3)):
-            slurm.run(*SRUN, "-N2", "-n4", PROGRAM, *TRAIN, "--steps", "6", "--strategy", strategy, "--out", "run",
+            slurm.run(*SRUN, *FOUR, PROGRAM, *TRAIN, "--steps", "6", "--strategy", strategy, "--out", "run",
                       "--overwrite", cwd=self.folder)
             self.expect_equal_replicas(workers)
             self.assertEqual(self.summary()["config"]["transport"], "tcp", "the nodes are two hosts")
@@ -92,7 +94,7 @@ class OnSlurm(unittest.TestCase):
         secret = self.folder / "secret"
         secret.write_bytes(os.urandom(32))
         secret.chmod(0o600)
-        slurm.run("srun", "-N2", "-n4", PROGRAM, *TRAIN, "--steps", "6", "--secret-file", secret, "--out", "run",
+        slurm.run("srun", *FOUR, PROGRAM, *TRAIN, "--steps", "6", "--secret-file", secret, "--out", "run",
                   cwd=self.folder)
         self.expect_equal_replicas(4)
 
@@ -103,7 +105,7 @@ class OnSlurm(unittest.TestCase):
 
     def test_killed_task_ends_the_step_and_is_named(self):
         with (self.folder / "printed").open("w") as printed:
-            srun = slurm.start(*SRUN, "-N2", "-n4", PROGRAM, *TRAIN, "--steps", "100000", "--out", "run",
+            srun = slurm.start(*SRUN, *FOUR, PROGRAM, *TRAIN, "--steps", "100000", "--out", "run",
                                cwd=self.folder, output=printed)
         slurm.wait_until(lambda: self.steps_made() >= 3 or srun.poll() is not None, "three steps")
         ranks = self.ranks()
@@ -119,7 +121,7 @@ class OnSlurm(unittest.TestCase):
         # Each rank has batch norm's figures of its own, which are parts of the checkpoint.
         flags = ("--model", "mobilenetv2-cifar", "--steps", "24", "--lr", "0.001")
         expected = self.undisturbed(*flags)
-        command = (*SRUN, "-N2", "-n4", PROGRAM, *TRAIN, *flags, "--out", "run", "--resume", "auto")
+        command = (*SRUN, *FOUR, PROGRAM, *TRAIN, *flags, "--out", "run", "--resume", "auto")
         with (self.folder / "printed").open("w") as printed:
             srun = slurm.start(*command, cwd=self.folder, output=printed)
         slurm.wait_until(lambda: self.steps_made() >= 2 or srun.poll() is not None, "two steps")
