@@ -17,11 +17,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <string_view>
 
 #include "base/crypto.h"
 #include "base/error.h"
@@ -35,16 +35,33 @@
 namespace tutti::torch_backend {
 namespace {
 
+// Takes the first word off a text. No streams here: where a compiler puts the C++ library into shared
+// objects, as some that PyTorch's images carry do, those of this module would look for locales in that of the
+// program.
+std::string_view take_word(std::string_view& text) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  const auto end = std::min(text.find(' '), text.size());
+  const auto word = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return word;
+}
+
+// -1 where it is none.
+int take_number(std::string_view& text) {
+  const auto word = take_word(text);
+  int number = -1;
+  std::from_chars(word.data(), word.data() + word.size(), number);
+  return number;
+}
+
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 
 std::string first_word(const char* path) {
-  std::ifstream file(path);
-  std::string word;
-  file >> word;
-  return word;
+  const std::string text = read_file(path);
+  return text.substr(0, text.find_first_of(" \n"));
 }
 
 // Two ranks on the same one can open each other's descriptors. A network namespace is a host: that is how
@@ -131,12 +148,10 @@ struct SharedMemory {
 
   // Memory without a name is found through whoever holds it open.
   static SharedMemory open(const std::string& where) {
-    std::istringstream words(where);
-    int pid = 0;
-    words >> pid;
+    std::string_view words = where;
+    const int pid = take_number(words);
     const auto next = [&] {
-      int fd = -1;
-      words >> fd;
+      const int fd = take_number(words);
       UniqueFd own(::open(fmt::format("/proc/{}/fd/{}", pid, fd).c_str(), O_RDWR | O_CLOEXEC));
       if (!own) throw_errno(fmt::format("cannot open the memory that process {} shares", pid));
       return own;
@@ -181,9 +196,10 @@ std::unique_ptr<net::Transport> link(StoreMeeting& meeting, const net::Secret& s
   std::vector<net::Endpoint> endpoints;
   for (const std::string& text :
        meeting.all_gather(fmt::format("{} {}", mesh.endpoint().host, mesh.endpoint().port))) {
-    std::istringstream words(text);
+    std::string_view words = text;
     net::Endpoint& e = endpoints.emplace_back();
-    words >> e.host >> e.port;
+    e.host = take_word(words);
+    e.port = static_cast<std::uint16_t>(take_number(words));
   }
   return mesh.connect(endpoints, options);
 }
