@@ -7,18 +7,6 @@
 namespace tutti::observe {
 namespace {
 
-// As the library's stable interface has them; 0 is success.
-using Device = void*;
-struct Utilisation {
-  unsigned gpu;  // per cent
-  unsigned memory;
-};
-struct Memory {
-  unsigned long long total;
-  unsigned long long free;
-  unsigned long long used;
-};
-
 template <typename Function>
 Function* find(void* library, const char* name) {
   return reinterpret_cast<Function*>(::dlsym(library, name));
@@ -27,6 +15,18 @@ Function* find(void* library, const char* name) {
 }  // namespace
 
 struct Gpus::Library {
+  // As the library's stable interface has them; 0 is success.
+  using Device = void*;
+  struct Utilisation {
+    unsigned gpu;  // per cent
+    unsigned memory;
+  };
+  struct Memory {
+    unsigned long long total;
+    unsigned long long free;
+    unsigned long long used;
+  };
+
   void* handle = nullptr;
   int (*shut_down)() = nullptr;
   int (*utilisation_of)(Device, Utilisation*) = nullptr;
@@ -71,11 +71,11 @@ Gpus::~Gpus() = default;
 nlohmann::json Gpus::sample() const {
   auto all = nlohmann::json::array();
   if (!library_) return all;
-  for (const Device device : library_->devices) {
+  for (const Library::Device device : library_->devices) {
     nlohmann::json one = {{"utilisation", nullptr}, {"memory_bytes", nullptr}};
-    Utilisation utilisation{};
+    Library::Utilisation utilisation{};
     if (library_->utilisation_of(device, &utilisation) == 0) one["utilisation"] = utilisation.gpu / 100.0;
-    Memory memory{};
+    Library::Memory memory{};
     if (library_->memory_of(device, &memory) == 0) one["memory_bytes"] = memory.used;
     all.push_back(std::move(one));
   }

@@ -1,5 +1,7 @@
 #include "train/checkpoint_writer.h"
 
+#include <utility>
+
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/process.h"
