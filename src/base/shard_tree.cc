@@ -28,6 +28,11 @@ ShardNode ShardTree::grown(ShardNode node) const {
   return node;
 }
 
+bool ShardTree::are_brothers(ShardNode left, ShardNode right) const {
+  return left.size == right.size && left.first % (2 * left.size) == 0 &&
+         left.first + left.size == right.first;
+}
+
 std::vector<ShardTree::Held> ShardTree::held_of(ShardRun run) const {
   std::vector<Held> held;
   for (int s = run.first; s < run.last; ++s) held.push_back({{s, 1}});
@@ -49,14 +54,10 @@ std::vector<ShardTree::Addition> ShardTree::join(std::vector<Held>& nodes) const
   std::vector<Held> joined;  // no two brothers among them
   for (Held next : nodes) {
     next.node = grown(next.node);
-    const auto completes = [&](const Held& left) {
-      return left.node.size == next.node.size && left.node.first % (2 * left.node.size) == 0 &&
-             left.node.first + left.node.size == next.node.first;
-    };
-    while (!joined.empty() && completes(joined.back())) {
+    while (!joined.empty() && are_brothers(joined.back().node, next.node)) {
       const auto [into, from] = std::minmax(joined.back().place, next.place);
       additions.push_back({into, from});
-      next = {grown({joined.back().node.first, 2 * joined.back().node.size}), into};
+      next = {parent_of(joined.back().node), into};
       joined.pop_back();
     }
     joined.push_back(next);

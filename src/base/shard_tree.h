@@ -47,6 +47,12 @@ class ShardTree {
   int shards() const { return shards_; }
   ShardNode root() const { return {0, leaves_}; }
 
+  // Whether a node on the left and one on the right have the same parent, and that parent. A left child with
+  // nothing on its right is its own parent: nodes given here are as large as that makes them.
+  bool are_brothers(ShardNode left, ShardNode right) const;
+  ShardNode parent_of(ShardNode left) const { return grown({left.first, 2 * left.size}); }
+  ShardNode grown(ShardNode node) const;
+
   // What worker `index` of so many computes: runs as equal as can be, the longer ones first.
   ShardRun run_of(int index, int workers) const;
 
@@ -75,8 +81,6 @@ class ShardTree {
   std::vector<Addition> join(std::vector<Held>& nodes) const;
 
  private:
-  ShardNode grown(ShardNode node) const;
-
   int shards_;
   int leaves_;  // the power of two from shards_ on
 };

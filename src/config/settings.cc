@@ -23,6 +23,12 @@ Setting changeable(Setting row) {
   return row;
 }
 
+// The same for a run with --reproducible, where no bit depends on it. Samples of a step are compared as such.
+Setting reproducibly_changeable(Setting row) {
+  row.on_resume = OnResume::may_change_if_reproducible;
+  return row;
+}
+
 std::vector<Setting> all_changeable(std::vector<Setting> rows) {
   for (Setting& row : rows) row.on_resume = OnResume::may_change;
   return rows;
@@ -81,20 +87,25 @@ std::vector<Setting> own_data_settings() {
 
 std::vector<Setting> training_settings() {
   return {
-      {"strategy", &C::strategy,
-       "how workers exchange gradients: ring, allreduce, ps-sync, ...; `tutti doctor` lists them"},
-      {"workers", &C::workers, {.least = 1, .most = 1024}, "processes that compute gradients"},
+      reproducibly_changeable({"strategy", &C::strategy,
+       "how workers exchange gradients: ring, allreduce, ps-sync, ...; `tutti doctor` lists them"}),
+      reproducibly_changeable({"workers", &C::workers, {.least = 1, .most = 1024}, "processes that compute gradients"}),
       changeable({"steps", &C::steps, {.least = 1, .most = kMostSteps, .or_zero = true, .said_least = 1},
                   "optimizer steps to train (instead of --epochs)"}),
       changeable({"epochs", &C::epochs, {.least = 1, .most = kMostEpochs, .or_zero = true, .said_least = 1},
                   "passes over the data; default 1"}),
-      {"batch", &C::batch, {.least = 1, .most = kMostSamples}, "samples that a worker computes at a time"},
+      reproducibly_changeable({"batch", &C::batch, {.least = 1, .most = kMostSamples}, "samples that a worker computes at a time"}),
       {"accumulate", &C::accumulate,
        {.least = 1, .most = kMostSamples, .rule = "between 1 and 1000000000"},
        "batches whose gradients make one step"},
-      {"global_batch", &C::global_batch, {.least = 1, .or_zero = true, .said_least = 1},
-       "samples a step of all workers together (instead of --batch)"},
+      reproducibly_changeable({"global_batch", &C::global_batch, {.least = 1, .or_zero = true, .said_least = 1},
+       "samples a step of all workers together (instead of --batch)"}),
       {"seed", &C::seed, kNotNegative, "of initial weights, shuffling and dropout"},
+      {"reproducible", &C::reproducible,
+       "the same bits at every number of workers, under every strategy that keeps step: a global batch is cut "
+       "into --shards parts, whose gradients are added up in one order"},
+      {"shards", &C::shards, {.least = 1, .most = 4096, .or_zero = true, .rule = "between 1 and 4096", .said_least = 1},
+       "of --reproducible: parts of a global batch; default the power of two from the workers on, at least 8"},
   };
 }
 
@@ -140,14 +151,14 @@ std::vector<Setting> optimizer_settings() {
 // Of single strategies.
 std::vector<Setting> strategy_settings() {
   return {
-      {"servers", &C::servers,
+      reproducibly_changeable({"servers", &C::servers,
        {.least = 1, .most = 1024, .or_zero = true, .rule = "between 1 and 1024", .said_least = 1},
-       "processes that hold parameters, for ps-* and hybrid; default 1"},
+       "processes that hold parameters, for ps-* and hybrid; default 1"}),
       changeable({"colocate", &C::colocate,
                   "a server in each worker's process instead of processes of their own"}),
-      {"server_role", &C::server_role, {.words = {"auto", "update", "sum"}},
+      reproducibly_changeable({"server_role", &C::server_role, {.words = {"auto", "update", "sum"}},
        "of ps-sync: update the parameters | sum gradients, workers update | auto: update, unless lars, lamb "
-       "or --clip-norm need more than a server has"},
+       "or --clip-norm need more than a server has"}),
       {"backup_workers", &C::backup_workers, {},
        "of ps-sync: a step does not wait for the last so many workers"},
       {"staleness", &C::staleness, {.least = 0},
@@ -158,12 +169,12 @@ std::vector<Setting> strategy_settings() {
                   "several hosts, unless --backup-workers, --on-nonfinite skip or an embedding's rows forbid it"}),
       changeable({"no_local_aggregation", &C::no_local_aggregation,
                   "of ps-sync: a push for every worker, also where several share a host"}),
-      {"no_sparse", &C::no_sparse, "of ps-* and hybrid: embedding tables travel whole, not by rows"},
+      reproducibly_changeable({"no_sparse", &C::no_sparse, "of ps-* and hybrid: embedding tables travel whole, not by rows"}),
       changeable({"measure_links", &C::measure_links,
                   "of hybrid: time the links to decide which way each table goes; two runs may then differ"}),
-      {"partitions", &C::partitions,
+      reproducibly_changeable({"partitions", &C::partitions,
        "that embedding tables are cut into: a number | auto (times a few early in the run); default one a "
-       "server"},
+       "server"}),
       {"sync_every", &C::sync_every, {.least = 1}, "steps between synchronisations of easgd and local-sgd"},
       {"moving_rate", &C::moving_rate, {.least = 0, .below = 1, .rule = "between 0 (choose) and 1"},
        "of easgd, towards the centre and back; 0: 0.9 / workers"},
@@ -227,17 +238,17 @@ std::vector<Setting> machine_settings() {
       {"precision", &C::precision, {.words = {"fp32", "bf16"}},
        "of the forward pass in training: fp32 | bf16 (products and convolutions; parameters and gradients "
        "stay fp32)"},
-      {"transport", &C::transport, {.words = {"auto", "shm", "tcp"}}, "auto | shm | tcp"},
+      reproducibly_changeable({"transport", &C::transport, {.words = {"auto", "shm", "tcp"}}, "auto | shm | tcp"}),
       changeable({"wire", &C::wire, {.words = {"auto", "auth", "encrypt", "plain"}}, kWireHelp}),
       changeable({"engine", &C::engine,
                   "who carries out collectives: auto (native), or one of those that `tutti doctor` lists"}),
-      {"algorithm", &C::algorithm, "of allreduce: auto, or one of those that `tutti doctor` lists"},
+      reproducibly_changeable({"algorithm", &C::algorithm, "of allreduce: auto, or one of those that `tutti doctor` lists"}),
       {"memory_format", &C::memory_format, {.words = {"auto", "contiguous", "channels-last"}},
        "auto | contiguous | channels-last"},
       {"bucket_bytes", &C::bucket_bytes, {.least = 1},
        "gradients leave in buckets of about this size, e.g. 1M",
        {.bytes = true}},
-      {"no_overlap", &C::no_overlap, "dense gradients leave after the backward pass instead of during it"},
+      reproducibly_changeable({"no_overlap", &C::no_overlap, "dense gradients leave after the backward pass instead of during it"}),
       {"threads", &C::threads, {.least = 0, .most = 1024, .rule = "between 0 (choose) and 1024"},
        "threads a worker computes with; 0: its share of the cores"},
       changeable({"timeout_s", &C::timeout_s,

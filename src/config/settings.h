@@ -82,6 +82,7 @@ concept Number = std::same_as<T, int> || std::same_as<T, std::int64_t> || std::s
 enum class OnResume {
   as_it_was,  // or it would not be the run that it goes on
   may_change,
+  may_change_if_reproducible,  // with --reproducible no bit depends on it
 };
 
 // One row. Its constructors say which check fits which type.

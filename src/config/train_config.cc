@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -72,6 +73,33 @@ void require_outcome(const TrainConfig& c) {
           "left out where --pace or --device-tflops is given", c.until);
 }
 
+void require_shards(const TrainConfig& c) {
+  require(c.reproducible || c.shards == 0, "shards", "left out where --reproducible is not given", c.shards);
+  if (!c.reproducible) return;
+  const int shards = c.shards > 0 ? c.shards : usual_shards(c.workers);
+  const std::int64_t samples = samples_a_step(c);
+  require(shards >= c.workers, "shards", fmt::format("at least one for each of {} workers", c.workers),
+          shards);
+  require(samples % shards == 0, "shards",
+          fmt::format("a divisor of the {} samples of a step (--global-batch, or --batch times workers)",
+                      samples),
+          shards);
+  require(samples / shards % c.accumulate == 0, "accumulate",
+          fmt::format("a divisor of the {} samples of each of {} shards", samples / shards, shards),
+          c.accumulate);
+  require(!c.scale_lr, "scale-lr",
+          "left out with --reproducible: it would make the rate depend on the number of workers", c.scale_lr);
+  require(c.backup_workers == 0, "backup-workers",
+          "left out with --reproducible, where every shard counts in every step", c.backup_workers);
+  require(!c.local_aggregation, "local-aggregation",
+          "left out with --reproducible, where servers add up shards in an order of their own",
+          c.local_aggregation);
+  require(c.pace_ms == 0 && c.device_tflops == 0, "reproducible",
+          "left out where --pace or --device-tflops is given: nothing is computed", c.reproducible);
+  require(!c.sync_batchnorm, "sync-batchnorm",
+          "left out with --reproducible, where each shard is computed by itself", c.sync_batchnorm);
+}
+
 }  // namespace
 
 void to_json(nlohmann::json& json, const TrainConfig& config) {
@@ -88,12 +116,23 @@ void from_json(const nlohmann::json& json, TrainConfig& config) {
   }
 }
 
+std::int64_t samples_a_step(const TrainConfig& c) {
+  return c.global_batch > 0 ? c.global_batch : c.batch * c.accumulate * c.workers;
+}
+
+int usual_shards(int workers) {
+  return std::max(8, static_cast<int>(std::bit_ceil(static_cast<unsigned>(workers))));
+}
+
 void validate(const TrainConfig& c) {
   // First each by itself: what follows may rely on that.
   for (const Setting& setting : settings()) validate(setting, c);
-  require(c.global_batch % (c.workers * c.accumulate) == 0, "global-batch",
-          fmt::format("a multiple of {} workers times {} micro batches", c.workers, c.accumulate),
-          c.global_batch);
+  if (!c.reproducible) {
+    require(c.global_batch % (c.workers * c.accumulate) == 0, "global-batch",
+            fmt::format("a multiple of {} workers times {} micro batches", c.workers, c.accumulate),
+            c.global_batch);
+  }
+  require_shards(c);
   require(c.steps == 0 || c.epochs == 0, "steps", "left out where --epochs is given", c.steps);
   require_schedule(c);
   require(c.backup_workers >= 0 && c.backup_workers < c.workers, "backup-workers",

@@ -61,6 +61,9 @@ struct TrainConfig {
   double clip_norm = 0;               // 0: no clipping
   std::string on_nonfinite = "stop";  // stop | skip
   std::uint64_t seed = 1;
+  bool reproducible =
+      false;       // the same bits at every number of workers, under every strategy that keeps step
+  int shards = 0;  // reproducible: parts of a global batch; 0: chosen (usual_shards), then resolved
 
   int servers = 0;  // 0: none, or what the strategy needs
   bool colocate = false;
@@ -126,6 +129,13 @@ struct TrainConfig {
 // A key that is missing keeps its default.
 void to_json(nlohmann::json& json, const TrainConfig& config);
 void from_json(const nlohmann::json& json, TrainConfig& config);
+
+// Samples of a step, of all workers together.
+std::int64_t samples_a_step(const TrainConfig& config);
+
+// The parts that --reproducible cuts a global batch into unless it is told: the smallest power of two that
+// gives each worker one, and at least 8, so that up to 8 workers agree without a word.
+int usual_shards(int workers);
 
 // `slow` as numbers; factor 1 for everyone if it is empty. Throws ConfigError.
 struct Slow {

@@ -49,8 +49,9 @@ std::map<std::pair<std::uint64_t, std::int64_t>, Image> seen(const AugmentOption
   for (std::size_t rank = 0; rank < workers; ++rank) {
     Loader loader(samples, {.seed = seed,
                             .batch = batch,
-                            .workers = workers,
-                            .rank = rank,
+                            .parts = workers,
+                            .first_part = rank,
+                            .last_part = rank + 1,
                             .first_step = 0,
                             .end_step = epochs * kSamples / 12,
                             .augment = options});

@@ -11,12 +11,14 @@ namespace tutti::data {
 Loader::Loader(const Samples& samples, const LoaderPlan& plan)
     : samples_(samples),
       plan_(plan),
-      steps_per_epoch_(steps_per_epoch(samples.size(), plan.batch, plan.workers)) {
-  TUTTI_CHECK(samples.size() > 0 && plan.rank < plan.workers, "{} samples, rank {} of {}", samples.size(),
-              plan.rank, plan.workers);
+      steps_per_epoch_(steps_per_epoch(samples.size(), plan.batch, plan.parts)) {
+  TUTTI_CHECK(samples.size() > 0 && plan.first_part < plan.last_part && plan.last_part <= plan.parts,
+              "{} samples, parts {} to {} of {}", samples.size(), plan.first_part, plan.last_part,
+              plan.parts);
   if (plan.augment.any()) augment_.emplace(plan.augment, samples.fields(), plan.seed);
   for (Slot& slot : slots_) {
-    for (const Field& field : samples.fields()) slot.fields.emplace_back(plan.batch * field.bytes());
+    const std::size_t most = (plan.last_part - plan.first_part) * plan.batch;
+    for (const Field& field : samples.fields()) slot.fields.emplace_back(most * field.bytes());
   }
   thread_ = std::thread([this] { run(); });
 }
@@ -77,7 +79,14 @@ void Loader::fill_slot(Slot& slot, std::uint64_t step) {
     order_epoch_ = epoch;
   }
   const std::size_t samples = samples_.size();
-  const Share share = share_of_step(samples, plan_.batch, plan_.workers, plan_.rank, step_in_epoch);
+  std::vector<std::size_t> parts;
+  Share share;
+  for (std::size_t part = plan_.first_part; part < plan_.last_part; ++part) {
+    const Share one = share_of_step(samples, plan_.batch, plan_.parts, part, step_in_epoch);
+    if (parts.empty()) share.first = one.first;
+    share.count += one.count;
+    parts.push_back(one.count);
+  }
   std::vector<std::span<std::byte>> into;
   for (std::size_t f = 0; f < slot.fields.size(); ++f) {
     into.push_back(slot.fields[f].span().first(share.count * samples_.fields()[f].bytes()));
@@ -85,9 +94,10 @@ void Loader::fill_slot(Slot& slot, std::uint64_t step) {
   const auto indices = std::span(order_).subspan(share.first, share.count);
   samples_.decode(indices, into);
   if (augment_) (*augment_)(epoch, indices, into);
-  const Share global = global_share(samples, plan_.batch, plan_.workers, step_in_epoch);
+  const Share global = global_share(samples, plan_.batch, plan_.parts, step_in_epoch);
   slot.samples.assign(indices.begin(), indices.end());
-  slot.batch = {{into.begin(), into.end()}, share.count, global.count, step, epoch, slot.samples};
+  slot.batch = {
+      {into.begin(), into.end()}, share.count, global.count, step, epoch, slot.samples, std::move(parts)};
 }
 
 }  // namespace tutti::data

@@ -21,7 +21,7 @@
 
 namespace tutti::data {
 
-// One rank's part of one step. `count` may be zero in the last step of an epoch.
+// One rank's samples of one step. `count` may be zero in the last step of an epoch.
 struct Batch {
   std::vector<std::span<const std::byte>> fields;  // count samples, one after another; on cache lines
   std::size_t count = 0;
@@ -29,15 +29,17 @@ struct Batch {
   std::uint64_t step = 0;        // from the beginning of the run
   std::uint64_t epoch = 0;
   std::span<const std::uint32_t> samples{};  // which, in the data's own order
+  std::vector<std::size_t> parts{};          // samples of each part that the rank takes; they make up `count`
 };
 
 // What a loader reads: this rank's parts of steps [first_step, end_step), counted from the beginning of the
-// run.
+// run. A global batch has a part for each worker; or more of them, of which a worker takes several.
 struct LoaderPlan {
   std::uint64_t seed = 0;
-  std::size_t batch = 1;  // samples for each worker
-  std::size_t workers = 1;
-  std::size_t rank = 0;
+  std::size_t batch = 1;       // samples of each part
+  std::size_t parts = 1;       // of a global batch
+  std::size_t first_part = 0;  // that this rank takes
+  std::size_t last_part = 1;   // and up to before this one
   std::uint64_t first_step = 0;
   std::uint64_t end_step = 0;
   AugmentOptions augment{};

@@ -74,7 +74,8 @@ TEST_F(SmallImages, DecodeNormalisesPixels) {
 }
 
 TEST_F(SmallImages, BatchesHoldTheSamplesOfTheOrder) {
-  const LoaderPlan plan{.seed = 3, .batch = 4, .workers = 2, .rank = 1, .first_step = 0, .end_step = 7};
+  const LoaderPlan plan{
+      .seed = 3, .batch = 4, .parts = 2, .first_part = 1, .last_part = 2, .first_step = 0, .end_step = 7};
   const ImageSamples images = samples();
   Loader loader(images, plan);
   for (std::uint64_t step = 0; step < 7; ++step) {
@@ -104,9 +105,13 @@ TEST(Loader, AllWorkersTogetherSeeEverySampleOnceAnEpoch) {
     const std::size_t steps = steps_per_epoch(101, 4, workers);
     for (std::size_t rank = 0; rank < workers; ++rank) {
       const Indices samples(101);
-      Loader loader(
-          samples,
-          {.seed = 1, .batch = 4, .workers = workers, .rank = rank, .first_step = 0, .end_step = 2 * steps});
+      Loader loader(samples, {.seed = 1,
+                              .batch = 4,
+                              .parts = workers,
+                              .first_part = rank,
+                              .last_part = rank + 1,
+                              .first_step = 0,
+                              .end_step = 2 * steps});
       while (loader.has_next()) {
         for (const std::int64_t label : labels_of(loader.next())) ++seen[label];
       }
@@ -136,7 +141,9 @@ TEST(Loader, ResumedAtAnyStepItGivesTheSameBatches) {
 
 TEST(Loader, AnEmptyPartIsAnEmptyBatch) {
   const Indices samples(9);
-  Loader loader(samples, {.seed = 0, .batch = 2, .workers = 4, .rank = 0, .first_step = 1, .end_step = 2});
+  Loader loader(
+      samples,
+      {.seed = 0, .batch = 2, .parts = 4, .first_part = 0, .last_part = 1, .first_step = 1, .end_step = 2});
   const Batch batch = loader.next();
   EXPECT_EQ(batch.count, 0u);
   EXPECT_EQ(batch.global_count, 1u);

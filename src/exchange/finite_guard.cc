@@ -55,17 +55,23 @@ bool FiniteGuard::loss(std::size_t phase, double value) {
 }
 
 bool FiniteGuard::own_gradient(std::size_t bucket) {
-  const auto gradients = buckets_.gradients(bucket);
+  bool usable = true;
+  for (int p = 0; p < options_.places; ++p) usable = own_place(bucket, buckets_.place(bucket, p)) && usable;
+  return usable;
+}
+
+bool FiniteGuard::own_place(std::size_t bucket, std::span<float> gradients) {
   if (look(gradients, limit_)) return true;
   const std::size_t at = *optim::first_nonfinite(gradients, limit_);
   const auto& slices = buckets_.layout(bucket).slices;
   // The last that does not begin behind it.
   const auto slice = std::prev(std::ranges::upper_bound(slices, at, {}, &grad::Slice::first));
   const float value = gradients[at];
-  report(fmt::format(
-      "the gradient of {} holds {} (first at element {}){}", buckets_.name_of(slice->param), in_words(value),
-      at - slice->first,
-      std::isfinite(value) ? fmt::format(", too much to add up over {} workers", options_.summed_over) : ""));
+  report(fmt::format("the gradient of {} holds {} (first at element {}){}", buckets_.name_of(slice->param),
+                     in_words(value), at - slice->first,
+                     std::isfinite(value)
+                         ? fmt::format(", too much to add up over {} workers or shards", options_.summed_over)
+                         : ""));
   gradients[at] = std::numeric_limits<float>::quiet_NaN();  // so that a mean shows it to everyone
   return false;
 }

@@ -29,7 +29,8 @@ enum class OnNonFinite { stop, skip };
 struct FiniteOptions {
   OnNonFinite policy = OnNonFinite::stop;
   Rank rank{};          // who looks
-  int summed_over = 1;  // workers whose gradients are added up
+  int summed_over = 1;  // gradients that are added up: those of workers, or of shards
+  int places = 1;       // of a bucket that hold gradients of this worker
 };
 
 // What a step has seen is begun by begin_step(), while nobody looks; looks come from any thread. The buckets
@@ -66,6 +67,7 @@ class FiniteGuard {
 
  private:
   bool look(std::span<const float> values, unsigned limit);
+  bool own_place(std::size_t bucket, std::span<float> gradients);
   // Throws NonFinite under stop.
   void report(std::string what);
 

@@ -14,10 +14,9 @@ Hybrid::Hybrid(const Parts& p, const Tuning& tuning)
       trace_(p.trace),
       connection_(p.everyone, tuning.servers,
                   {.tables = shapes_of(p.tables), .partitions = tuning.partitions}),
-      row_client_(connection_, client_tables(p.tables, p.workers)),
-      rows_(p.tables, p.updater, row_client_),
-      dense_(p.buckets, p.updater, p.workers, average_by_all_reduce, p.trace,
-             [this](std::size_t bucket) { take_in(bucket); }) {}
+      row_client_(connection_, client_tables(p.tables, p.workers, p.shards)),
+      rows_(p.tables, p.updater, row_client_, p.shards),
+      dense_(p, average_by_all_reduce(p.shards), [this](std::size_t bucket) { take_in(bucket); }) {}
 
 void Hybrid::start(std::int64_t step, bool with_state) {
   dense_.start(step, with_state);
@@ -76,6 +75,7 @@ Strategy hybrid() {
           .summary = "dense gradients by all-reduce, embedding rows by servers",
           .servers = ps::Consistency::sync,
           .hybrid = true,
+          .takes_shards = true,
           .settings = {"servers", "colocate", "no_sparse", "partitions", "measure_links"},
           .collectives = {collectives::Operation::all_reduce},
           .other_way =

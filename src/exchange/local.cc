@@ -8,33 +8,43 @@ namespace {
 
 class Local final : public Exchange {
  public:
-  Local(grad::Buckets& buckets, Updater& updater) : updater_(updater), walk_(buckets) {}
+  explicit Local(const Parts& parts) : parts_(parts), walk_(parts.buckets) {}
 
   void start(std::int64_t, bool) override {}
   void on_gradient(grad::ParamId) override {}
   void finish_phase(std::size_t phase) override {
-    walk_.finish_phase(phase, [this](std::size_t bucket) { updater_.apply_own(bucket); });
+    walk_.finish_phase(phase, [this](std::size_t bucket) { apply(bucket); });
   }
   void finish_step() override {
-    walk_.finish_step([this](std::size_t bucket) { updater_.apply_own(bucket); });
+    walk_.finish_step([this](std::size_t bucket) { apply(bucket); });
   }
   void finish(Afterwards) override {}
 
  private:
-  Updater& updater_;
+  // Of shards the mean, as all other strategies form it.
+  void apply(std::size_t bucket) {
+    if (parts_.shards != nullptr) {
+      parts_.shards->complete(bucket);
+      const auto places = parts_.shards->places(bucket);
+      parts_.workers.average_shards(collectives::Operation::all_reduce, {parts_.shards->tree(), places});
+    }
+    parts_.updater.apply_own(bucket);
+  }
+
+  const Parts parts_;
   BucketWalk walk_;
 };
 
 }  // namespace
 
 Strategy local() {
-  return {
-      .name = "local",
-      .summary = "one worker, no exchange",
-      .one_worker_only = true,
-      .takes_uneven_inputs = true,
-      .compared_by_default = true,
-      .make = [](const Parts& p, const Tuning&) { return std::make_unique<Local>(p.buckets, p.updater); }};
+  return {.name = "local",
+          .summary = "one worker, no exchange",
+          .one_worker_only = true,
+          .takes_shards = true,
+          .takes_uneven_inputs = true,
+          .compared_by_default = true,
+          .make = [](const Parts& p, const Tuning&) { return std::make_unique<Local>(p); }};
 }
 
 }  // namespace tutti::exchange

@@ -10,15 +10,15 @@ namespace tutti::exchange {
 using collectives::Operation;
 using collectives::ReduceOp;
 
-Overlapped::Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Collectives& all,
-                       Average average, observe::Trace& trace, Apply apply)
-    : buckets_(buckets),
-      updater_(updater),
-      all_(all),
+Overlapped::Overlapped(const Parts& parts, Average average, Apply apply)
+    : buckets_(parts.buckets),
+      updater_(parts.updater),
+      all_(parts.workers),
+      shards_(parts.shards),
       average_(std::move(average)),
       apply_(apply ? std::move(apply) : [this](std::size_t bucket) { updater_.apply(bucket); }),
-      trace_(trace),
-      departures_(buckets) {
+      trace_(parts.trace),
+      departures_(parts.buckets) {
   thread_ = std::thread([this] { communicate(); });
 }
 
@@ -83,6 +83,7 @@ void Overlapped::communicate() {
 }
 
 void Overlapped::average(std::size_t bucket) {
+  if (shards_ != nullptr) shards_->complete(bucket);
   updater_.finite().own_gradient(bucket);  // under skip what cannot be used travels on, so that all see it
   const auto begin = Clock::now();
   const auto gradients = buckets_.gradients(bucket);
@@ -126,36 +127,66 @@ void Overlapped::finish_step() {
   released_ = averaged_ = 0;
 }
 
-void average_by_all_reduce(collectives::Collectives& all, std::size_t /*bucket*/, collectives::Buffer buffer,
-                           std::string_view label) {
-  all.all_reduce(buffer, ReduceOp::average, label);
-}
-
 namespace {
 
+// A strategy's way for buckets, and for shards in the order of their tree.
+using Reduce = std::function<void(collectives::Collectives&, collectives::Buffer, std::string_view label)>;
+using ReduceShards =
+    std::function<void(collectives::Collectives&, const collectives::ShardSums&, std::string_view label)>;
+
+Overlapped::Average one_of(ShardGradients* shards, const Reduce& whole, const ReduceShards& by_shards) {
+  if (shards == nullptr) {
+    return [whole](collectives::Collectives& all, std::size_t /*bucket*/, collectives::Buffer buffer,
+                   std::string_view label) { whole(all, buffer, label); };
+  }
+  return [shards, by_shards](collectives::Collectives& all, std::size_t bucket, collectives::Buffer /*first*/,
+                             std::string_view label) {
+    const auto places = shards->places(bucket);
+    by_shards(all, {shards->tree(), places}, label);
+  };
+}
+
 // Study B's way.
-void average_by_reduce_and_broadcast(collectives::Collectives& all, std::size_t /*bucket*/,
-                                     collectives::Buffer buffer, std::string_view label) {
-  all.reduce(buffer, ReduceOp::average, Rank{0}, label);
-  all.broadcast(buffer, Rank{0}, label);
+Overlapped::Average average_by_reduce_and_broadcast(ShardGradients* shards) {
+  return one_of(
+      shards,
+      [](collectives::Collectives& all, collectives::Buffer buffer, std::string_view label) {
+        all.reduce(buffer, ReduceOp::average, Rank{0}, label);
+        all.broadcast(buffer, Rank{0}, label);
+      },
+      [](collectives::Collectives& all, const collectives::ShardSums& sums, std::string_view label) {
+        all.average_shards(Operation::reduce, sums, Rank{0}, label);
+        all.broadcast(sums.places[0], Rank{0}, label);
+      });
 }
 
 Strategy averaging(std::string name, std::string summary, std::vector<Operation> collectives,
-                   const Overlapped::Average& own_way) {
+                   Overlapped::Average (*own_way)(ShardGradients*)) {
   return {.name = std::move(name),
           .summary = std::move(summary),
           .takes_hooks = true,
+          .takes_shards = true,
           .takes_uneven_inputs = true,
           .compared_by_default = true,
           .collectives = std::move(collectives),
           .same_traffic_every_step = true,
           .make = [own_way](const Parts& p, const Tuning& tuning) {
-            return std::make_unique<Overlapped>(p.buckets, p.updater, p.workers,
-                                                tuning.average ? tuning.average : own_way, p.trace);
+            return std::make_unique<Overlapped>(p, tuning.average ? tuning.average : own_way(p.shards));
           }};
 }
 
 }  // namespace
+
+Overlapped::Average average_by_all_reduce(ShardGradients* shards) {
+  return one_of(
+      shards,
+      [](collectives::Collectives& all, collectives::Buffer buffer, std::string_view label) {
+        all.all_reduce(buffer, ReduceOp::average, label);
+      },
+      [](collectives::Collectives& all, const collectives::ShardSums& sums, std::string_view label) {
+        all.average_shards(Operation::all_reduce, sums, Rank{0}, label);
+      });
+}
 
 Strategy ring() {
   auto s = averaging("ring", "all-reduce around a ring", {Operation::all_reduce}, average_by_all_reduce);

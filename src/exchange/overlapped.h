@@ -35,10 +35,9 @@ class Overlapped final : public Exchange, public Drains, public HasFigures {
   // finish_step.
   using Apply = std::function<void(std::size_t bucket)>;
 
-  // Without `apply` the updater does it. All arguments outlive the exchange. Between steps the engine
-  // may be used by others.
-  Overlapped(grad::Buckets& buckets, Updater& updater, collectives::Collectives& all, Average average,
-             observe::Trace& trace, Apply apply = nullptr);
+  // Without `apply` the updater does it. What `parts` refers to outlives the exchange. Between steps the
+  // engine may be used by others.
+  Overlapped(const Parts& parts, Average average, Apply apply = nullptr);
   ~Overlapped() override;
   Overlapped(const Overlapped&) = delete;
   Overlapped& operator=(const Overlapped&) = delete;
@@ -65,6 +64,7 @@ class Overlapped final : public Exchange, public Drains, public HasFigures {
   grad::Buckets& buckets_;
   Updater& updater_;
   collectives::Collectives& all_;
+  ShardGradients* const shards_;
   Average average_;
   Apply apply_;
   observe::Trace& trace_;
@@ -86,8 +86,7 @@ class Overlapped final : public Exchange, public Drains, public HasFigures {
   std::thread thread_;  // last: starts when all else is there
 };
 
-// Averages by one all-reduce, with the engine's algorithm.
-void average_by_all_reduce(collectives::Collectives& all, std::size_t bucket, collectives::Buffer buffer,
-                           std::string_view label);
+// Averages by one all-reduce, with the engine's algorithm; of shards in the order of their tree.
+Overlapped::Average average_by_all_reduce(ShardGradients* shards);
 
 }  // namespace tutti::exchange

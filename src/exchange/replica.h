@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,9 +44,13 @@ class Replica {
   };
   void announce(Announcing announcing);
 
+  // Gradients of one more shard, not this worker's last, are there: they make room for the next one's.
+  void set_aside_shard(std::size_t phase);
+
   grad::Tables tables;
   grad::Buckets buckets;
   Updater updater;
+  std::optional<ShardGradients> shards;  // where Tuning::shards asks for them
   const std::unique_ptr<RunningExchange> exchange;
 
  private:

@@ -10,12 +10,16 @@
 namespace tutti::exchange {
 namespace {
 
-std::vector<ps::ClientBucket> client_buckets(grad::Buckets& buckets, bool into_gradients) {
+std::vector<ps::ClientBucket> client_buckets(const Parts& parts, bool into_gradients) {
+  grad::Buckets& buckets = parts.buckets;
   std::vector<ps::ClientBucket> list;
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     const auto parameters = buckets.parameters(b);
     const auto gradients = buckets.gradients(b);
     list.push_back({parameters, gradients, into_gradients ? gradients : parameters});
+    // The last of a worker's nodes is in the first place, and is pushed last.
+    const int nodes = parts.shards != nullptr ? parts.shards->nodes() : 1;
+    for (int p = 1; p < nodes; ++p) list.back().earlier.push_back(buckets.place(b, p));
   }
   return list;
 }
@@ -47,9 +51,9 @@ Servers::Servers(const Parts& parts, const Tuning& tuning)
       departures_(parts.buckets),
       walk_(parts.buckets),
       connection_(parts.everyone, tuning.servers, contents_of(parts, tuning)),
-      pieces_(connection_, client_buckets(parts.buckets, !servers_update())),
-      row_client_(connection_, client_tables(parts.tables, parts.workers)),
-      rows_(parts.tables, parts.updater, row_client_) {}
+      pieces_(connection_, client_buckets(parts, !servers_update())),
+      row_client_(connection_, client_tables(parts.tables, parts.workers, parts.shards)),
+      rows_(parts.tables, parts.updater, row_client_, parts.shards) {}
 
 std::int64_t Servers::versions_a_step() const {
   return options_.policy.consistency == ps::Consistency::sync ? 1 : options_.workers;
@@ -85,6 +89,7 @@ void Servers::on_gradient(grad::ParamId id) {
 
 // Servers that only average pass on what cannot be used, so that all workers see it.
 void Servers::push(std::size_t bucket) {
+  if (parts_.shards != nullptr) parts_.shards->complete(bucket);
   parts_.updater.finite().own_gradient(bucket);
   pieces_.push(bucket, parts_.updater.lr());
 }
@@ -109,7 +114,10 @@ bool Servers::push_held_back(std::size_t end) {
 bool Servers::decide(std::size_t first, std::size_t end) {
   FiniteGuard& finite = parts_.updater.finite();
   bool usable = end < parts_.buckets.size() || rows_.collect();
-  for (std::size_t b = first; b < end; ++b) usable = finite.own_gradient(b) && usable;
+  for (std::size_t b = first; b < end; ++b) {
+    if (parts_.shards != nullptr) parts_.shards->complete(b);
+    usable = finite.own_gradient(b) && usable;
+  }
   // Workers that keep step agree: else servers would update from the gradients of some in a step that the
   // others count as skipped. Where they do not keep step each decides for itself.
   if (finite.skips() && keeps_step()) usable = true_for_all(parts_.workers, usable, "gradients are finite");
@@ -213,16 +221,16 @@ AggregatedServers::AggregatedServers(const Parts& parts, const Tuning& tuning)
       options_(tuning.servers),
       host_(workers_of_host(parts.workers, options_)),
       inner_(
-          parts.buckets, parts.updater, parts.workers,
+          parts,
           [this](collectives::Collectives&, std::size_t bucket, collectives::Buffer buffer,
                  std::string_view label) { push_and_pull(bucket, buffer, label); },
-          parts.trace, [this](std::size_t bucket) { apply(bucket); }) {
+          [this](std::size_t bucket) { apply(bucket); }) {
   TUTTI_CHECK(parts.tables.size() == 0, "a host's workers do not add up rows");
   TUTTI_CHECK(!servers_update() || !parts.updater.finite().skips(),
               "what a host pushes has left before all of it is known");
   if (host_ == nullptr || host_->rank() == Rank{0}) {
     connection_.emplace(parts.everyone, options_, contents_of(parts, tuning));
-    pieces_.emplace(*connection_, client_buckets(parts.buckets, true));
+    pieces_.emplace(*connection_, client_buckets(parts, true));
   }
 }
 
@@ -322,6 +330,7 @@ Strategy with_servers(std::string name, std::string summary, ps::Consistency rul
           .summary = std::move(summary),
           .servers = rule,
           .asynchronous = rule != ps::Consistency::sync,
+          .takes_shards = rule == ps::Consistency::sync,
           .takes_uneven_inputs = true,
           .settings = std::move(settings),
           .compared_by_default = true,

@@ -64,7 +64,10 @@ std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std
 FiniteOptions finite_options(const Strategy& strategy, const Tuning& tuning,
                              const collectives::Collectives& workers) {
   const bool alone = strategy.one_worker_only || strategy.asynchronous || strategy.replicas_differ;
-  return {tuning.on_nonfinite, workers.rank(), alone ? 1 : workers.world()};
+  if (tuning.shards == 0) return {tuning.on_nonfinite, workers.rank(), alone ? 1 : workers.world()};
+  const ShardTree tree(tuning.shards);
+  const auto held = tree.held_of(tree.run_of(to_int(workers.rank()), workers.world()));
+  return {tuning.on_nonfinite, workers.rank(), tuning.shards, static_cast<int>(held.size())};
 }
 
 std::string_view why_whole_tables(const Tuning& tuning) {
@@ -72,8 +75,18 @@ std::string_view why_whole_tables(const Tuning& tuning) {
   if (tuning.clip_norm > 0) return "--clip-norm takes the norm of all gradients together";
   if (tuning.local_aggregation) return "the workers of a host add up whole gradients";
   if (tuning.servers.role == ps::Role::mean) return "the servers only average";
+  if (tuning.shards > 0 && !optim::leaves_rows_without_gradient(tuning.servers.optimizer)) {
+    return "--reproducible, and the optimizer also moves rows that a batch has not read";
+  }
   if (tuning.whole_tables) return "--no-sparse asks for it";
   return "";
+}
+
+std::string_view why_no_shards(const Strategy& strategy) {
+  if (strategy.asynchronous) return "its workers do not keep step, so no two of its runs are alike";
+  if (strategy.replicas_differ) return "its replicas differ between synchronisations";
+  if (strategy.shares_memory) return "its workers change the same parameters whenever they like";
+  return "it adds up gradients in an order of its own";
 }
 
 bool takes_rows(const Strategy& strategy, const Tuning& tuning) {

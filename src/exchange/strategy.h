@@ -10,6 +10,7 @@
 
 #include "collectives/collectives.h"
 #include "exchange/running_exchange.h"
+#include "exchange/shard_gradients.h"
 #include "exchange/updater.h"
 #include "observe/trace.h"
 #include "ps/server.h"
@@ -24,6 +25,7 @@ struct Parts {
   net::Transport& everyone;           // workers, then servers
   collectives::Collectives& workers;  // the workers alone
   observe::Trace& trace;
+  ShardGradients* shards = nullptr;  // where each worker computes several (Tuning::shards)
 };
 
 // Numbers of single strategies. Outlives the exchange.
@@ -33,6 +35,7 @@ struct Tuning {
   int partitions = 1;              // ps-*, hybrid: of each embedding table
   bool local_aggregation = false;  // ps-sync
   bool whole_tables = false;       // ps-*, hybrid: as was asked for
+  int shards = 0;                  // of a global batch, which workers compute one by one; 0: each has one
   std::int64_t sync_every = 8;     // local-sgd, easgd: steps between synchronisations
   double moving_rate = 0.1;        // easgd
   double clip_norm = 0;            // 0: gradients stay as long as they are
@@ -55,6 +58,7 @@ struct Strategy {
   bool hybrid = false;               // only embedding tables go to the servers
   bool shares_memory = false;        // on one host, in shared memory
   bool takes_hooks = false;          // Tuning::average may take the place of its own way
+  bool takes_shards = false;         // adds up gradients in the order of a tree of shards (Tuning::shards)
   bool takes_uneven_inputs = false;  // workers may bring nothing to a step that others make
   std::optional<collectives::Algorithm> algorithm = std::nullopt;  // none: whichever is best, or asked for
   // Those settings of a run that are for single strategies (config/settings.cc) and that this one reads, by
@@ -90,6 +94,9 @@ FiniteOptions finite_options(const Strategy& strategy, const Tuning& tuning,
 
 // Why embedding tables travel whole with these numbers; empty: they may go by rows.
 std::string_view why_whole_tables(const Tuning& tuning);
+
+// Why a strategy cannot add up in the order of a tree of shards, in words.
+std::string_view why_no_shards(const Strategy& strategy);
 
 // Whether embedding tables may travel as rows.
 bool takes_rows(const Strategy& strategy, const Tuning& tuning);

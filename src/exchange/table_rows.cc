@@ -6,10 +6,13 @@
 
 namespace tutti::exchange {
 
-TableRows::TableRows(const grad::Tables& tables, Updater& updater, ps::RowClient& client)
+TableRows::TableRows(const grad::Tables& tables, Updater& updater, ps::RowClient& client,
+                     const ShardGradients* shards)
     : tables_(tables),
       updater_(updater),
       client_(client),
+      shards_(shards),
+      waiting_(tables.size()),
       taken_(tables.size()),
       expected_(tables.size()),
       touched_(tables.size()) {}
@@ -22,25 +25,66 @@ void TableRows::on_gradient(std::size_t table) {
 void TableRows::take(std::size_t table) {
   Taken& taken = taken_[table];
   TUTTI_CHECK(!taken.here, "table {} is announced twice", table);
+  taken.here = true;
+  const auto room = client_.gradients(table);
+  if (shards_ == nullptr) {
+    taken.rows = {sum_gradient(table, [&](std::size_t) { return room; })};
+  } else {
+    add_shard(table);
+    auto free = room;
+    for (auto& [node, sum] : std::exchange(waiting_[table], {}).sums) {
+      TUTTI_CHECK(sum.values.size() <= free.size(), "no room for {} rows", sum.rows.size());
+      std::ranges::copy(sum.values, free.begin());
+      free = free.subspan(sum.values.size());
+      taken.rows.push_back(std::move(sum.rows));
+    }
+  }
+  std::size_t rows = 0;
+  for (const auto& of_sum : taken.rows) rows += of_sum.size();
+  updater_.finite().own_rows(tables_.name(table), room.first(rows * tables_.width(table)));
+  touched_[table] += static_cast<double>(rows);
+}
+
+// Adds up what backward has left, in memory for so many floats. Returns the places, rising.
+std::vector<std::uint32_t> TableRows::sum_gradient(
+    std::size_t table, const std::function<std::span<float>(std::size_t floats)>& room) {
   const auto gradient = tables_.take_gradient(table);
+  const std::size_t width = tables_.width(table);
   const auto count = static_cast<std::size_t>(gradient.rows.numel());
   const auto places = client_.places_of(table, {gradient.rows.data_ptr<std::int64_t>(), count});
-  taken.rows =
-      ps::sum_repeated_rows(places, {gradient.values.data_ptr<float>(), count * tables_.width(table)},
-                            tables_.width(table), client_.gradients(table));
-  taken.here = true;
-  const auto sums = client_.gradients(table).first(taken.rows.size() * tables_.width(table));
-  updater_.finite().own_rows(tables_.name(table), sums);
-  touched_[table] += static_cast<double>(taken.rows.size());
+  return ps::sum_repeated_rows(places, {gradient.values.data_ptr<float>(), count * width}, width,
+                               room(count * width));
+}
+
+void TableRows::add_shard(std::size_t table) {
+  auto& [sums, done] = waiting_[table];
+  const ShardTree& tree = shards_->tree();
+  ShardNode node = tree.grown({shards_->run().first + done++, 1});
+  ps::RowSums sum;
+  sum.rows = sum_gradient(table, [&](std::size_t floats) {
+    sum.values.resize(floats);
+    return std::span(sum.values);
+  });
+  sum.values.resize(sum.rows.size() * tables_.width(table));
+  while (!sums.empty() && tree.are_brothers(sums.back().first, node)) {
+    sum = ps::add_rows(ps::view_of(sums.back().second), ps::view_of(sum), tables_.width(table));
+    node = tree.parent_of(sums.back().first);
+    sums.pop_back();
+  }
+  sums.emplace_back(node, std::move(sum));
+}
+
+void TableRows::set_aside() {
+  for (std::size_t t = 0; t < tables_.size(); ++t) add_shard(t);
 }
 
 void TableRows::push(std::size_t table, bool usable) {
   Taken& taken = taken_[table];
   taken.pushed = true;
   if (usable) {
-    client_.push(table, std::move(taken.rows), updater_.lr());
+    client_.push(table, taken.rows, updater_.lr());
   } else {
-    client_.push(table, {}, updater_.lr(), ps::PushKind::nothing);
+    client_.push(table, {{}}, updater_.lr(), ps::PushKind::nothing);
   }
 }
 
@@ -95,12 +139,16 @@ std::vector<ps::TableShape> shapes_of(const grad::Tables& tables) {
   return shapes;
 }
 
-std::vector<ps::ClientTable> client_tables(const grad::Tables& tables, collectives::Collectives& workers) {
+std::vector<ps::ClientTable> client_tables(const grad::Tables& tables, collectives::Collectives& workers,
+                                           const ShardGradients* shards) {
+  // As many sums of shards as any worker brings, and each may have every row.
+  const int sums = shards != nullptr ? shards->tree().places_of(workers.world()) : 1;
   std::vector<ps::ClientTable> list;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const auto values = tables.values(t);
-    const auto room = workers.allocate(values.size_bytes());
-    list.push_back({values, {reinterpret_cast<float*>(room.data()), values.size()}});
+    const std::size_t floats = static_cast<std::size_t>(sums) * values.size();
+    const auto room = workers.allocate(floats * sizeof(float));
+    list.push_back({values, {reinterpret_cast<float*>(room.data()), floats}});
   }
   return list;
 }

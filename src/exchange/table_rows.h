@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "collectives/collectives.h"
+#include "exchange/shard_gradients.h"
 #include "exchange/updater.h"
 #include "grad/tables.h"
 #include "ps/row_client.h"
@@ -19,8 +21,13 @@ namespace tutti::exchange {
 // backward. Calls that wait for servers throw PeerLost and Timeout.
 class TableRows {
  public:
-  // All arguments outlive it; the client has exactly these tables.
-  TableRows(const grad::Tables& tables, Updater& updater, ps::RowClient& client);
+  // All arguments outlive it; the client has exactly these tables. With `shards` a step's gradients come
+  // shard by shard (exchange/shard_gradients.h).
+  TableRows(const grad::Tables& tables, Updater& updater, ps::RowClient& client,
+            const ShardGradients* shards = nullptr);
+
+  // Gradients of one more shard, not the last, are there.
+  void set_aside();
 
   // This table's gradient is final for this step: it leaves, or waits for finish_step() where a step may be
   // skipped. Never blocks on a peer. Throws NonFinite.
@@ -48,16 +55,26 @@ class TableRows {
 
  private:
   struct Taken {
-    bool here = false;    // the gradient lies in the client's memory
-    bool pushed = false;  // and has left
-    std::vector<std::uint32_t> rows = {};
+    bool here = false;                                  // the gradient lies in the client's memory
+    bool pushed = false;                                // and has left
+    std::vector<std::vector<std::uint32_t>> rows = {};  // of each sum that it brings
+  };
+  // Sums of shards, none of which can be added to another yet, in their order.
+  struct Waiting {
+    std::vector<std::pair<ShardNode, ps::RowSums>> sums = {};
+    int done = 0;
   };
   void take(std::size_t table);
+  std::vector<std::uint32_t> sum_gradient(std::size_t table,
+                                          const std::function<std::span<float>(std::size_t floats)>& room);
+  void add_shard(std::size_t table);
   void push(std::size_t table, bool usable);
 
   const grad::Tables& tables_;
   Updater& updater_;
   ps::RowClient& client_;
+  const ShardGradients* const shards_;
+  std::vector<Waiting> waiting_;                      // by table
   std::vector<Taken> taken_;                          // by table: of this step
   std::vector<std::vector<std::uint32_t>> expected_;  // by table: places, rising
   std::vector<double> touched_;                       // by table: rows, over all steps
@@ -68,6 +85,7 @@ class TableRows {
 // What the servers are told of the tables, and where the client finds them. Their gradients have room in the
 // workers' memory.
 std::vector<ps::TableShape> shapes_of(const grad::Tables& tables);
-std::vector<ps::ClientTable> client_tables(const grad::Tables& tables, collectives::Collectives& workers);
+std::vector<ps::ClientTable> client_tables(const grad::Tables& tables, collectives::Collectives& workers,
+                                           const ShardGradients* shards = nullptr);
 
 }  // namespace tutti::exchange

@@ -49,7 +49,8 @@ std::vector<Parameter> trained_parameters(const torch::nn::Module& module, const
 }
 
 Buckets::Buckets(std::vector<Parameter> parameters, std::size_t bucket_bytes,
-                 const Allocate& allocate_gradients) {
+                 const Allocate& allocate_gradients, int places)
+    : places_(places) {
   std::vector<std::size_t> counts;
   std::vector<std::size_t> phase_of;
   for (Parameter& p : parameters) {
@@ -72,8 +73,8 @@ Buckets::Buckets(std::vector<Parameter> parameters, std::size_t bucket_bytes,
   for (const BucketLayout& layout : layouts_) {
     storage_.push_back(torch::zeros({static_cast<std::int64_t>(layout.count)}));
     parameters_.emplace_back(storage_.back().data_ptr<float>(), layout.count);
-    gradients_.emplace_back(reinterpret_cast<float*>(allocate_gradients(layout.count * sizeof(float)).data()),
-                            layout.count);
+    const auto memory = allocate_gradients(static_cast<std::size_t>(places) * layout.count * sizeof(float));
+    gradients_.emplace_back(reinterpret_cast<float*>(memory.data()), layout.count);
   }
   for (std::size_t b = 0; b < layouts_.size(); ++b) {
     for (const Slice& s : layouts_[b].slices) {

@@ -65,9 +65,11 @@ class Buckets {
   // Where a bucket's gradients shall live: given bytes, returns zeroed memory that outlives the Buckets.
   using Allocate = std::function<std::span<std::byte>(std::size_t)>;
 
-  // Moves these parameters into buckets and makes their gradients views. Throws ConfigError for one that is
-  // not of float32, on the CPU.
-  Buckets(std::vector<Parameter> parameters, std::size_t bucket_bytes, const Allocate& allocate_gradients);
+  // Moves these parameters into buckets and makes their gradients views. A bucket has so many places for
+  // gradients, the first of which backward writes to. Throws ConfigError for a parameter that is not of
+  // float32, on the CPU.
+  Buckets(std::vector<Parameter> parameters, std::size_t bucket_bytes, const Allocate& allocate_gradients,
+          int places = 1);
 
   // The same for all that a module trains (trained_parameters()).
   Buckets(const torch::nn::Module& module, std::size_t bucket_bytes, const Allocate& allocate_gradients,
@@ -92,6 +94,11 @@ class Buckets {
 
   std::span<float> parameters(std::size_t bucket) { return parameters_[bucket]; }
   std::span<float> gradients(std::size_t bucket) { return gradients_[bucket]; }
+  int places() const { return places_; }
+  std::span<float> place(std::size_t bucket, int place) {
+    const auto count = gradients_[bucket].size();
+    return {gradients_[bucket].data() + static_cast<std::size_t>(place) * count, count};
+  }
   std::vector<std::span<float>> all_parameters() const;  // by bucket
   void zero_gradients();
 
@@ -131,7 +138,8 @@ class Buckets {
   std::vector<std::size_t> bucket_of_;
   std::vector<torch::Tensor> storage_;  // owns the parameters' memory
   std::vector<std::span<float>> parameters_;
-  std::vector<std::span<float>> gradients_;
+  std::vector<std::span<float>> gradients_;  // the first place of each; the others follow it
+  int places_ = 1;
 };
 
 }  // namespace tutti::grad

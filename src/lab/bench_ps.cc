@@ -157,7 +157,7 @@ class RowWorker {
       workers_.barrier("benchmark");
       const auto sent = connection_.bytes_sent();
       const auto begin = Clock::now();
-      rows_.push(0, std::move(touched), 1.0);
+      rows_.push(0, {std::move(touched)}, 1.0);
       rows_.expect(0, next);
       rows_.wait();
       rows_.pull(0, next);

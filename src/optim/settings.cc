@@ -69,6 +69,10 @@ Kind parse_kind(std::string_view name) {
   throw ConfigError(fmt::format("no optimizer is named '{}'; there are {}", name, names_of(kKinds)));
 }
 
+bool leaves_rows_without_gradient(const Settings& s) {
+  return (s.kind == Kind::sgd || s.kind == Kind::adagrad) && weight_decay_of(s) == 0;
+}
+
 double momentum_of(const Settings& settings) {
   return settings.momentum.value_or(settings.kind == Kind::rmsprop ? 0.0 : 0.9);
 }

@@ -39,6 +39,10 @@ constexpr bool needs_layers(Kind kind) {
   return kind == Kind::lars || kind == Kind::lamb;
 }
 
+// Whether a parameter whose gradient is zero stays as it is, to the bit: then rows that nobody has read may
+// be left out of a step.
+bool leaves_rows_without_gradient(const Settings& settings);
+
 double momentum_of(const Settings& settings);
 double weight_decay_of(const Settings& settings);
 double epsilon_of(const Settings& settings);

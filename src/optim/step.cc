@@ -228,4 +228,26 @@ void average(std::span<float> into, std::span<const std::span<const float>> from
   divide_loop(n, into.data(), static_cast<float>(from.size()));
 }
 
+void average_shards(std::span<float> into, const ShardTree& tree, std::vector<ShardTree::Held> nodes,
+                    std::span<const std::span<const float>> from) {
+  for (const auto& f : from) TUTTI_CHECK(f.size() == into.size(), "{} and {} floats", f.size(), into.size());
+  const auto additions = tree.join(nodes);
+  TUTTI_CHECK(nodes.size() == 1 && nodes[0].node == tree.root(), "{} nodes are left of the tree",
+              nodes.size());
+  // A block of every sum stays in the nearest caches until it has been added up.
+  constexpr std::size_t kBlock = 1024;
+  std::vector<float> sums(from.size() * kBlock);
+  const auto sum_at = [&](int place) { return sums.data() + static_cast<std::size_t>(place) * kBlock; };
+  for (std::size_t first = 0; first < into.size(); first += kBlock) {
+    const std::size_t n = std::min(kBlock, into.size() - first);
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      std::copy_n(from[i].data() + first, n, sum_at(static_cast<int>(i)));
+    }
+    for (const auto& [to, other] : additions) add_loop(n, sum_at(to), sum_at(to), sum_at(other));
+    float* const all = sum_at(nodes[0].place);
+    divide_loop(n, all, static_cast<float>(tree.shards()));
+    std::copy_n(all, n, into.data() + first);
+  }
+}
+
 }  // namespace tutti::optim

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
+#include "base/shard_tree.h"
 #include "optim/settings.h"
 
 namespace tutti::optim {
@@ -36,5 +38,9 @@ void step_rows(const Settings& settings, double lr, std::int64_t t, std::size_t 
 // into = the mean of the spans in `from`, added in their order, so that the bits do not depend on who came
 // first. `into` may be the first of them. At least one; all of one length.
 void average(std::span<float> into, std::span<const std::span<const float>> from);
+
+// The same over all shards of a tree, in its order: `from` are sums over nodes that together are all of it.
+void average_shards(std::span<float> into, const ShardTree& tree, std::vector<ShardTree::Held> nodes,
+                    std::span<const std::span<const float>> from);
 
 }  // namespace tutti::optim

@@ -25,6 +25,7 @@ HeldPieces::HeldPieces(ServerContext& context, const Layout& layout) : context_(
     }
     held->inbox.assign(workers, context.payloads.room_for_arriving(p.count));
     held->gradients.resize(workers);
+    held->earlier.resize(workers);
     held->lr.resize(workers);
     held->replies.resize(workers);
     held->ledger.emplace(options.policy);
@@ -46,6 +47,7 @@ void HeldPieces::on_push(Rank from, const Header& header) {
   const auto w = static_cast<std::size_t>(to_int(from));
   // All of it first: the ledger hears of no push whose worker dies in the middle of it.
   const auto gradient = receive_gradient(from, header, held);
+  if (header.has_more()) return keep_earlier(from, held, gradient);
   Decision decision = held.ledger->on_push(push_of(from, header));
   const bool keep = decision.gradient == Decision::Gradient::keep;
   if (keep) {
@@ -59,6 +61,17 @@ void HeldPieces::on_push(Rank from, const Header& header) {
   if (keep) held.lr[w] = context_.rate_of(header, decision);
   context_.count(decision);
   follow(held, decision);
+}
+
+// What has arrived takes its memory along.
+void HeldPieces::keep_earlier(Rank from, Held& held, std::span<const float> sum) {
+  auto& earlier = held.earlier[static_cast<std::size_t>(to_int(from))];
+  if (sum.empty() || earlier.size() >= static_cast<std::size_t>(context_.options.shards)) {
+    throw ProtocolError(fmt::format("worker {}: one more sum of shards for piece {}, which has {}",
+                                    to_int(from), held.id, earlier.size()));
+  }
+  const bool travelled = sum.data() == arriving_.data();
+  earlier.push_back({travelled ? std::exchange(arriving_, {}) : std::vector<float>(), sum});
 }
 
 // Nothing of a void push. What travels arrives in memory of its own: the worker's inbox may hold a gradient
@@ -93,8 +106,6 @@ void HeldPieces::follow(Held& held, const Decision& decision) {
 
 void HeldPieces::update(Held& held, const std::vector<int>& from) {
   const ServerOptions& options = context_.options;
-  std::vector<std::span<const float>> gradients;
-  for (const int w : from) gradients.push_back(held.gradients[static_cast<std::size_t>(w)]);
   std::optional<WriteLock> lock;
   if (!stable()) {
     lock.emplace(*held.gate, context_.transport.rank(), context_.transport.board(),
@@ -109,15 +120,46 @@ void HeldPieces::update(Held& held, const std::vector<int>& from) {
   }
   // The rate of one stands for all: workers of a version are at the same step.
   const double lr = held.lr[static_cast<std::size_t>(from[0])];
-  if (options.role == Role::mean) return optim::average(held.values, gradients);
-  std::span<const float> mean = gradients[0];
-  if (gradients.size() > 1) {
-    scratch_.resize(held.count);
-    optim::average(scratch_, gradients);
-    mean = scratch_;
+  scratch_.resize(held.count);
+  const std::span<const float> mean =
+      mean_of(held, from, options.role == Role::mean ? held.values : scratch_);
+  for (auto& earlier : held.earlier) earlier.clear();
+  if (options.role == Role::mean) {
+    if (mean.data() != held.values.data()) std::ranges::copy(mean, held.values.begin());
+    return;
   }
   const std::vector<std::span<float>> state(held.state.begin(), held.state.end());
   optim::step(options.optimizer, lr, held.ledger->version(), held.values, mean, state);
+}
+
+// Of these workers' gradients, in the given room or where the only one lies.
+std::span<const float> HeldPieces::mean_of(Held& held, const std::vector<int>& from,
+                                           std::span<float> room) const {
+  const ServerOptions& options = context_.options;
+  std::vector<std::span<const float>> gradients;
+  if (options.shards == 0) {
+    for (const int w : from) gradients.push_back(held.gradients[static_cast<std::size_t>(w)]);
+    if (gradients.size() == 1) return gradients[0];
+    optim::average(room, gradients);
+    return room;
+  }
+  const ShardTree tree(options.shards);
+  std::vector<ShardTree::Held> nodes;
+  for (const int w : from) {
+    const auto worker = static_cast<std::size_t>(w);
+    const auto held_there = tree.held_of(tree.run_of(w, options.workers));
+    if (held.earlier[worker].size() + 1 != held_there.size()) {
+      throw ProtocolError(fmt::format("worker {}: {} sums of shards for piece {}, not {}", w,
+                                      held.earlier[worker].size() + 1, held.id, held_there.size()));
+    }
+    for (std::size_t i = 0; i < held_there.size(); ++i) {
+      nodes.push_back({held_there[i].node, static_cast<int>(gradients.size())});
+      gradients.push_back(i < held.earlier[worker].size() ? held.earlier[worker][i].numbers
+                                                          : held.gradients[worker]);
+    }
+  }
+  optim::average_shards(room, tree, std::move(nodes), gradients);
+  return room;
 }
 
 // Whether a version is never made while somebody may still be reading the one before.

@@ -27,6 +27,10 @@ class HeldPieces {
   void blame_awaited(std::chrono::milliseconds standing) const;
 
  private:
+  struct Sum {
+    std::vector<float> arrived;  // the numbers, where they travel
+    std::span<const float> numbers;
+  };
   struct Held {
     std::uint32_t id = 0;
     std::size_t count = 0;
@@ -35,6 +39,7 @@ class HeldPieces {
     std::vector<std::vector<float>> state;
     std::vector<std::vector<float>> inbox;          // by worker: gradients that travelled
     std::vector<std::span<const float>> gradients;  // by worker: where each lies; empty: void
+    std::vector<std::vector<Sum>> earlier;          // by worker: sums of shards that came before its gradient
     std::vector<Reply> replies;                     // by worker
     std::vector<double> lr;                         // by worker
     std::optional<Ledger> ledger;
@@ -46,6 +51,8 @@ class HeldPieces {
   static void leave_out_void(const Held& held, Decision& decision);
   void follow(Held& held, const Decision& decision);
   void update(Held& held, const std::vector<int>& from);
+  void keep_earlier(Rank from, Held& held, std::span<const float> sum);
+  std::span<const float> mean_of(Held& held, const std::vector<int>& from, std::span<float> room) const;
   void reply(Held& held, int worker, Reply kind);
   void send_piece(const Held& held, int worker, Header header);
   std::span<const float> payload_of(const Held& held);

@@ -24,6 +24,7 @@ HeldRows::HeldRows(ServerContext& context, const Layout& layout) : context_(cont
                                                   .gate = gate,
                                                   .values = values,
                                                   .inbox = std::vector<Inbox>(workers),
+                                                  .earlier = std::vector<std::vector<Inbox>>(workers),
                                                   .lr = std::vector<double>(workers),
                                                   .merger = RowMerger(p.rows, p.width),
                                                   .ledger = Ledger(options.policy)});
@@ -46,6 +47,14 @@ void HeldRows::on_push(Rank from, const Header& header) {
   const auto w = static_cast<std::size_t>(to_int(from));
   // All of it first, as for pieces.
   receive_rows(from, header, held, arriving_);
+  if (header.has_more()) {
+    if (held.earlier[w].size() >= static_cast<std::size_t>(context_.options.shards)) {
+      throw ProtocolError(
+          fmt::format("worker {}: one more sum of shards, after {}", w, held.earlier[w].size()));
+    }
+    held.earlier[w].push_back(std::exchange(arriving_, {}));
+    return;
+  }
   Decision decision = held.ledger.on_push(push_of(from, header));
   const bool keep = decision.gradient == Decision::Gradient::keep;
   if (keep) std::swap(held.inbox[w], arriving_);
@@ -109,13 +118,38 @@ void HeldRows::update(Held& held, const std::vector<int>& from) {
     const Inbox& inbox = held.inbox[static_cast<std::size_t>(w)];
     gradients.push_back({inbox.rows, inbox.gradients});
   }
-  const RowGradients mean = held.merger.mean(gradients);  // readers wait for the step alone, not for this
+  // Readers wait for the step alone, not for the mean.
+  const RowSums of_shards = options.shards > 0 ? mean_of_shards(held, from) : RowSums();
+  const RowGradients mean = options.shards > 0 ? view_of(of_shards) : held.merger.mean(gradients);
   const std::vector<std::span<float>> state(held.state.begin(), held.state.end());
   // Under every rule, unlike a piece's: workers read rows without a word to us, whenever they like.
   const WriteLock lock(*held.gate, context_.transport.rank(), context_.transport.board(),
                        Deadline::in(options.timeout));
   optim::step_rows(options.optimizer, held.lr[static_cast<std::size_t>(from[0])], held.ledger.version(),
                    held.partition.width, mean.rows, held.values, mean.values, state);
+}
+
+RowSums HeldRows::mean_of_shards(Held& held, const std::vector<int>& from) const {
+  const ServerOptions& options = context_.options;
+  const ShardTree tree(options.shards);
+  std::vector<ShardTree::Held> nodes;
+  std::vector<RowSums> sums;
+  for (const int w : from) {
+    auto& inboxes = held.earlier[static_cast<std::size_t>(w)];
+    inboxes.push_back(held.inbox[static_cast<std::size_t>(w)]);
+    const auto held_there = tree.held_of(tree.run_of(w, options.workers));
+    if (inboxes.size() != held_there.size()) {
+      throw ProtocolError(
+          fmt::format("worker {}: {} sums of shards, not {}", w, inboxes.size(), held_there.size()));
+    }
+    for (std::size_t i = 0; i < inboxes.size(); ++i) {
+      nodes.push_back({held_there[i].node, static_cast<int>(sums.size())});
+      const auto gradients = inboxes[i].gradients;
+      sums.push_back({std::move(inboxes[i].rows), {gradients.begin(), gradients.end()}});
+    }
+    inboxes.clear();
+  }
+  return average_rows(tree, std::move(nodes), std::move(sums), held.partition.width);
 }
 
 // Where rows are in place workers read them themselves, but for one of each partition after start_rows.

@@ -41,8 +41,9 @@ class HeldRows {
     Gate* gate = nullptr;
     std::span<float> values;
     std::vector<std::vector<float>> state{};
-    std::vector<Inbox> inbox;  // by worker
-    std::vector<double> lr;    // by worker
+    std::vector<Inbox> inbox;                 // by worker
+    std::vector<std::vector<Inbox>> earlier;  // by worker: sums of shards that came before
+    std::vector<double> lr;                   // by worker
     RowMerger merger;
     Ledger ledger;
   };
@@ -54,6 +55,7 @@ class HeldRows {
   static void leave_out_void(const Held& held, Decision& decision);
   void follow(Held& held, const Decision& decision);
   void update(Held& held, const std::vector<int>& from);
+  RowSums mean_of_shards(Held& held, const std::vector<int>& from) const;
   void reply(int worker, Header header, std::vector<float> values);
 
   ServerContext& context_;

@@ -4,6 +4,9 @@
 // ranks share memory, gradients and parameters are not sent: the header says where they lie, and the other
 // side reads them there. Nor are rows. Which rows is told by their places (ps/table.h).
 //
+// A push may bring several sums of shards (ServerOptions::shards), a message each, in the order of the
+// shards; all but the last say that more follow (kMore), and the last one is the push that counts.
+//
 // A push may be *void* (kVoid): the worker has made its step, but the gradient cannot be used. It brings no
 // gradient and no rows. It counts like any other, so the version rises and answers go out, and nothing is
 // applied for it: an update is made from the gradients that are not void, and where all are, there is none.
@@ -60,7 +63,7 @@ struct Header {
   std::uint32_t slot = 0;   // start, state: 0 parameters, 1.. the optimizer's; push: how it is answered;
                             // push_rows, pull_rows, rows: how many; bye: 1 if the worker comes back
   std::uint32_t incarnation = 0;
-  std::uint32_t flags = 0;  // push, push_rows: kVoid
+  std::uint32_t flags = 0;  // push, push_rows: kVoid, kMore
   std::uint64_t sequence = 0;
   std::int64_t version = 0;
   double lr = 0;
@@ -68,8 +71,10 @@ struct Header {
   std::uint64_t bytes = 0;      // of the payload that follows
   static constexpr std::uint32_t kMagic = 0x31535054;  // "TPS1"
   static constexpr std::uint32_t kVoid = 1;
+  static constexpr std::uint32_t kMore = 2;
 
   bool is_void() const { return (flags & kVoid) != 0; }
+  bool has_more() const { return (flags & kMore) != 0; }
 };
 static_assert(sizeof(Header) == 64);
 

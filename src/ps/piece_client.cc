@@ -138,15 +138,13 @@ std::int64_t PieceClient::version() const {
 
 void PieceClient::send_piece(std::size_t id, double lr, Reply reply, PushKind kind) {
   const Piece& p = pieces_[id].where;
-  const auto gradients = numbers_of(buckets_[p.bucket].gradients, p);
+  const ClientBucket& bucket = buckets_[p.bucket];
   Header header{.verb = Verb::push,
                 .piece = static_cast<std::uint32_t>(id),
                 .slot = static_cast<std::uint32_t>(reply),
                 .incarnation = connection_.options().incarnation,
                 .flags = kind == PushKind::nothing ? Header::kVoid : 0,
                 .lr = lr};
-  std::span<const std::byte> payload;
-  if (kind == PushKind::gradient) payload = payloads_.announce(header, gradients);
   {
     const auto lock = requests_.lock();
     // The version and the number are taken when the push leaves, not when it is posted: the ledger takes each
@@ -154,11 +152,25 @@ void PieceClient::send_piece(std::size_t id, double lr, Reply reply, PushKind ki
     header.version = pieces_[id].version;
     header.sequence = requests_.next_sequence(lock);
     ++under_way_;
-    if (kind == PushKind::gradient) requests_.count_bytes(lock, gradients.size_bytes());
   }
-  send(transport_, server_of(p), header, payload, {"pushing gradients"});
+  if (kind == PushKind::gradient) {
+    Header one_of_several = header;
+    one_of_several.flags |= Header::kMore;
+    for (const auto& sums : bucket.earlier) send_push(p, one_of_several, numbers_of(sums, p), kind);
+  }
+  send_push(p, header, numbers_of(bucket.gradients, p), kind);
   const auto lock = requests_.lock();
   pieces_[id].sent = true;
+}
+
+void PieceClient::send_push(const Piece& piece, Header header, std::span<const float> numbers,
+                            PushKind kind) {
+  std::span<const std::byte> payload;
+  if (kind == PushKind::gradient) {
+    payload = payloads_.announce(header, numbers);
+    requests_.count_bytes(requests_.lock(), numbers.size_bytes());
+  }
+  send(transport_, server_of(piece), header, payload, {"pushing gradients"});
 }
 
 bool PieceClient::handles(const Header& answer) const {

@@ -25,6 +25,8 @@ struct ClientBucket {
   std::span<float>
       gradients;  // what push() brings; cleared when they have been used, unless the answer lands there
   std::span<float> landing;  // where what the servers answer goes: either of the two
+  std::vector<std::span<float>> earlier =
+      {};  // sums of shards that are pushed before the gradients, in order
 };
 
 // One thread at a time calls it.
@@ -71,6 +73,7 @@ class PieceClient final : private AnswerHandler {
 
   Rank server_of(const Piece& piece) const { return connection_.rank_of(piece.server); }
   void send_piece(std::size_t id, double lr, Reply reply, PushKind kind);
+  void send_push(const Piece& piece, Header header, std::span<const float> numbers, PushKind kind);
   void land(const Header& answer, Rank from, const net::Activity& doing);
   void clear_gradients(const Piece& piece) const;
 

@@ -119,52 +119,70 @@ void RowClient::post(std::function<void()> send) {
   requests_.notify();
 }
 
-void RowClient::push(std::size_t table, std::vector<std::uint32_t> places, double lr, PushKind bringing) {
+void RowClient::push(std::size_t table, const std::vector<std::vector<std::uint32_t>>& places_of_sums,
+                     double lr, PushKind bringing) {
   const auto gradients = tables_[table].gradients;
-  TUTTI_CHECK(bringing == PushKind::gradient || places.empty(), "{} rows of nothing", places.size());
-  TUTTI_CHECK(places.size() * connection_.contents().tables[table].width <= gradients.size(),
-              "{} rows are too many", places.size());
-  const auto all = std::make_shared<const std::vector<std::uint32_t>>(std::move(places));
+  const std::size_t width = connection_.contents().tables[table].width;
+  // The places of all sums, one after another as their gradients are, and where each begins.
+  std::vector<std::uint32_t> together;
+  std::vector<std::size_t> begins = {0};
+  for (const auto& places : places_of_sums) {
+    together.insert(together.end(), places.begin(), places.end());
+    begins.push_back(together.size());
+  }
+  TUTTI_CHECK(bringing == PushKind::gradient || together.empty(), "{} rows of nothing", together.size());
+  TUTTI_CHECK(together.size() * width <= gradients.size(), "{} rows are too many", together.size());
+  const auto all = std::make_shared<const std::vector<std::uint32_t>>(std::move(together));
   // Every partition hears of it, also without rows: each keeps its own ledger, and counts every worker's
   // step.
   for (const std::size_t id : order_[table]) {
     const TablePartition& p = partitions_[id].where;
-    const auto [first, last] = range_in(p, *all);
+    std::vector<RowsOfPush> sums;
+    for (std::size_t s = 0; s + 1 < begins.size(); ++s) {
+      const Places of_sum = Places(*all).subspan(begins[s], begins[s + 1] - begins[s]);
+      const auto [first, last] = range_in(p, of_sum);
+      sums.push_back({of_sum.subspan(first, last - first),
+                      gradients.subspan((begins[s] + first) * width, (last - first) * width)});
+    }
     {
       const auto lock = requests_.lock();
       partitions_[id].sent = false;
     }
-    post([this, id, lr, bringing, all, own = std::span(*all).subspan(first, last - first),
-          values = gradients.subspan(first * p.width, (last - first) * p.width)] {
-      send_rows(id, own, values, lr, bringing);
-    });
+    post([this, id, lr, bringing, all, sums] { send_push(id, sums, lr, bringing); });
   }
+}
+
+void RowClient::send_push(std::size_t id, const std::vector<RowsOfPush>& sums, double lr, PushKind bringing) {
+  Header header{.verb = Verb::push_rows,
+                .piece = static_cast<std::uint32_t>(id),
+                .incarnation = connection_.options().incarnation,
+                .flags = bringing == PushKind::nothing ? Header::kVoid : 0,
+                .lr = lr};
+  for (std::size_t s = 0; s < sums.size(); ++s) {
+    Header one = header;
+    if (s + 1 < sums.size()) one.flags |= Header::kMore;
+    send_rows(id, sums[s], one);
+  }
+  const auto lock = requests_.lock();
+  partitions_[id].sent = true;
 }
 
 // A header, the places, and the gradients where they travel. The places have no partition in the header's
 // count of bytes: it says how many rows there are.
-void RowClient::send_rows(std::size_t id, Places places, std::span<const float> gradients, double lr,
-                          PushKind bringing) {
-  Header header{.verb = Verb::push_rows,
-                .piece = static_cast<std::uint32_t>(id),
-                .slot = static_cast<std::uint32_t>(places.size()),
-                .incarnation = connection_.options().incarnation,
-                .flags = bringing == PushKind::nothing ? Header::kVoid : 0,
-                .lr = lr};
-  const auto payload = payloads_.announce(header, gradients);
+void RowClient::send_rows(std::size_t id, const RowsOfPush& sum, Header header) {
+  header.slot = static_cast<std::uint32_t>(sum.places.size());
+  const auto payload = payloads_.announce(header, sum.gradients);
   {
     const auto lock = requests_.lock();
     header.version = partitions_[id].version;
     header.sequence = requests_.next_sequence(lock);
-    requests_.count_bytes(lock, sizeof header + places.size_bytes() + gradients.size_bytes());
+    requests_.count_bytes(lock, sizeof header + sum.places.size_bytes() + sum.gradients.size_bytes());
   }
   const Activity doing{"pushing rows"};
   const Rank server = server_of(partitions_[id].where);
   net::send(transport_, server, std::as_bytes(std::span(&header, 1)), doing);
-  if (!places.empty()) net::send(transport_, server, std::as_bytes(places), doing);
+  if (!sum.places.empty()) net::send(transport_, server, std::as_bytes(sum.places), doing);
   if (!payload.empty()) net::send(transport_, server, payload, doing);
-  const auto lock = requests_.lock();
-  partitions_[id].sent = true;
 }
 
 void RowClient::pull(std::size_t table, Places places) {

@@ -55,8 +55,9 @@ class RowClient final : private AnswerHandler {
   // Where the gradients of a push are to be written: a row for each place, from the beginning on. They stay
   // until wait() returns.
   std::span<float> gradients(std::size_t table) const { return tables_[table].gradients; }
-  // Every table is pushed once a step, also without rows. A push of nothing has none.
-  void push(std::size_t table, std::vector<std::uint32_t> places, double lr,
+  // Every table is pushed once a step, also without rows. A push of nothing has none. It brings one sum or,
+  // by shards (ServerOptions::shards), several, whose gradients follow each other.
+  void push(std::size_t table, const std::vector<std::vector<std::uint32_t>>& places_of_sums, double lr,
             PushKind bringing = PushKind::gradient);
   // These rows will be pulled next. Where rows stay in place it brings them nearer to the processor while a
   // push is being counted; it waits until pushes have left. Throws as wait() does.
@@ -94,8 +95,12 @@ class RowClient final : private AnswerHandler {
   template <typename Take>
   void for_batches(std::size_t table, Places places, const Take& take) const;
   void post(std::function<void()> send);
-  void send_rows(std::size_t id, Places places, std::span<const float> gradients, double lr,
-                 PushKind bringing);
+  struct RowsOfPush {  // of one sum, in one partition
+    Places places;
+    std::span<const float> gradients;
+  };
+  void send_push(std::size_t id, const std::vector<RowsOfPush>& sums, double lr, PushKind bringing);
+  void send_rows(std::size_t id, const RowsOfPush& sum, Header header);
   void request_rows(std::size_t id, const std::vector<std::uint32_t>& places);
   void read_in_place(std::size_t table, Places places);
   void on_counted(const Header& answer);

@@ -25,6 +25,9 @@ struct ServerOptions {
   Policy policy = {};
   Role role = Role::update;
   optim::Settings optimizer = {};
+  // Sync: a global batch has so many shards, whose gradients are added up in the order of their tree
+  // (base/shard_tree.h); each worker brings the sums of its own. 0: each worker brings one gradient.
+  int shards = 0;
   bool damp_stale = false;  // async: the learning rate is divided by a gradient's staleness
   Clock::duration timeout = std::chrono::seconds(30);
   std::uint32_t incarnation =

@@ -134,7 +134,7 @@ Outcome train(net::Medium medium, const ServerOptions& o, int partitions, int st
         EXPECT_NE(table[static_cast<std::size_t>(r) * kWidth], -99.0F);
       pieces.push(0, o.optimizer.lr);
       if (rank < bringing) {
-        client.push(0, rows, o.optimizer.lr);
+        client.push(0, {rows}, o.optimizer.lr);
       } else {
         client.push(0, {}, o.optimizer.lr, PushKind::nothing);
       }
@@ -239,7 +239,7 @@ TEST_P(SparseServers, NextSessionGoesOnWithTheStateUnderOtherPartitions) {
       client.pull_all();
       EXPECT_EQ(client.version(), session * 4);
       for (int step = session * 4 + 1; step <= session * 4 + 4; ++step) {
-        client.push(0, write_gradients(rank, step, client), o.optimizer.lr);
+        client.push(0, {write_gradients(rank, step, client)}, o.optimizer.lr);
         client.wait();
       }
       connection.leave();
@@ -335,7 +335,7 @@ TEST_P(SparseServers, TimeOfPiecesAndOfRowsUnderWayIsCounted) {
     pieces.push(0, 0.1);
     pieces.wait(0);
     EXPECT_GT(connection.take_busy_time(), Clock::duration::zero());
-    client.push(0, write_gradients(0, 1, client), 0.1);
+    client.push(0, {write_gradients(0, 1, client)}, 0.1);
     client.expect(0, {});
     client.wait();
     EXPECT_GT(connection.take_busy_time(), Clock::duration::zero());

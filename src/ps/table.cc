@@ -76,6 +76,45 @@ std::vector<std::uint32_t> sum_repeated_rows(std::span<const std::uint32_t> plac
   return different;
 }
 
+RowSums add_rows(const RowGradients& a, const RowGradients& b, std::size_t width) {
+  RowSums sum;
+  sum.rows.reserve(a.rows.size() + b.rows.size());
+  sum.values.reserve(a.values.size() + b.values.size());
+  std::size_t i = 0;
+  std::size_t j = 0;
+  const auto take = [&](const RowGradients& from, std::size_t at) {
+    const float* values = from.values.data() + at * width;
+    sum.rows.push_back(from.rows[at]);
+    sum.values.insert(sum.values.end(), values, values + width);
+  };
+  while (i < a.rows.size() || j < b.rows.size()) {
+    const bool of_a = j == b.rows.size() || (i < a.rows.size() && a.rows[i] <= b.rows[j]);
+    const bool of_b = i == a.rows.size() || (j < b.rows.size() && b.rows[j] <= a.rows[i]);
+    of_a ? take(a, i) : take(b, j);
+    if (of_a && of_b) {
+      float* into = sum.values.data() + sum.values.size() - width;
+      for (std::size_t k = 0; k < width; ++k) into[k] += b.values[j * width + k];
+    }
+    i += of_a ? 1 : 0;
+    j += of_b ? 1 : 0;
+  }
+  return sum;
+}
+
+RowSums average_rows(const ShardTree& tree, std::vector<ShardTree::Held> nodes, std::vector<RowSums> from,
+                     std::size_t width) {
+  for (const auto& [into, other] : tree.join(nodes)) {
+    RowSums& sum = from[static_cast<std::size_t>(into)];
+    sum = add_rows(view_of(sum), view_of(from[static_cast<std::size_t>(other)]), width);
+  }
+  TUTTI_CHECK(nodes.size() == 1 && nodes[0].node == tree.root(), "{} nodes are left of the tree",
+              nodes.size());
+  RowSums mean = std::move(from[static_cast<std::size_t>(nodes[0].place)]);
+  const auto shards = static_cast<float>(tree.shards());
+  for (float& v : mean.values) v /= shards;
+  return mean;
+}
+
 RowGradients RowMerger::mean(std::span<const RowGradients> from) {
   TUTTI_CHECK(!from.empty());
   if (from.size() == 1) return from[0];

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "base/shard_tree.h"
+
 namespace tutti::ps {
 
 struct TableShape {
@@ -58,6 +60,21 @@ struct RowGradients {
 std::vector<std::uint32_t> sum_repeated_rows(std::span<const std::uint32_t> places,
                                              std::span<const float> values, std::size_t width,
                                              std::span<float> sums);
+
+// Gradients of rows, rising, with memory of their own.
+struct RowSums {
+  std::vector<std::uint32_t> rows = {};
+  std::vector<float> values = {};
+};
+// The sum of two; what is of one alone stays as it is.
+RowSums add_rows(const RowGradients& a, const RowGradients& b, std::size_t width);
+inline RowGradients view_of(const RowSums& sums) {
+  return {sums.rows, sums.values};
+}
+// The mean over all shards of a tree, added up in its order: `from` are sums over nodes that together are all
+// of it, each at the place that `nodes` says. A shard that did not touch a row counts as zero there.
+RowSums average_rows(const ShardTree& tree, std::vector<ShardTree::Held> nodes, std::vector<RowSums> from,
+                     std::size_t width);
 
 // Forms the mean of several workers' gradients of one partition; a worker that did not touch a row counts as
 // zero there. Keeps memory for the whole partition, so that merging takes time for the rows touched only.

@@ -16,11 +16,18 @@ struct Evaluation {
   std::int64_t samples = 0;
 };
 
+// What is evaluated, and how. What it refers to outlives the call.
+struct EvaluationSetup {
+  const models::Measures& measures;
+  bool channels_last = false;
+  const data::Samples& samples;
+  int shards = 0;  // above 0: in so many parts, whoever computes them, so that the bits depend on that alone
+};
+
 // A collective call of `all`: all get the result. Null: this rank does it alone. Leaves the model in training
 // mode. `on_batch` hears of each of this rank's batches before it is computed: which it is, from 1, and of
 // how many.
-Evaluation evaluate(models::Model& model, const models::Measures& measures, bool channels_last,
-                    const data::Samples& samples, collectives::Collectives* all,
+Evaluation evaluate(models::Model& model, const EvaluationSetup& setup, collectives::Collectives* all,
                     const std::function<void(std::size_t batch, std::size_t batches)>& on_batch);
 
 }  // namespace tutti::train

@@ -15,14 +15,15 @@ void Evaluator::evaluate(std::int64_t step, collectives::Collectives* all,
                          const std::function<void()>& before_batch) {
   if (run_.operators) run_.operators->listen();
   auto last_batch = Clock::now();
-  last_ = train::evaluate(model_, run_.info.measures, channels_last(run_.config), *run_.test, all,
-                          [&](std::size_t batch, std::size_t batches) {
-                            run_.say(fmt::format("evaluating, batch {} of {}", batch, batches));
-                            const auto now = Clock::now();
-                            if (run_.operators && batch > 1) run_.operators->after_pass(now - last_batch);
-                            last_batch = now;
-                            before_batch();
-                          });
+  const EvaluationSetup setup{run_.info.measures, channels_last(run_.config), *run_.test,
+                              run_.config.reproducible ? run_.config.shards : 0};
+  last_ = train::evaluate(model_, setup, all, [&](std::size_t batch, std::size_t batches) {
+    run_.say(fmt::format("evaluating, batch {} of {}", batch, batches));
+    const auto now = Clock::now();
+    if (run_.operators && batch > 1) run_.operators->after_pass(now - last_batch);
+    last_batch = now;
+    before_batch();
+  });
   if (run_.first()) save_generated_images(model_, run_.config.out, step);
   run_.emit(observe::Evaluated{.step = step,
                                .epoch = run_.plan.epoch_of(step - 1) + 1,

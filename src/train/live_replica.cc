@@ -70,8 +70,8 @@ void LiveReplica::start(const std::function<std::vector<torch::Tensor>()>& rows_
 void LiveReplica::resume() {
   const std::string& checkpoint = *run_.setup.checkpoint;
   const std::int64_t step = run_.setup.first_step;
-  const state::Differs differs =
-      run_.strategy.replicas_differ ? state::Differs::all : state::Differs::buffers;
+  state::Differs differs = run_.strategy.replicas_differ ? state::Differs::all : state::Differs::buffers;
+  if (run_.config.reproducible) differs = state::Differs::nothing;
   const auto restore = [&] {
     return restore_worker(checkpoint, run_.rank(), *replica_, model_.buffers, differs);
   };

@@ -20,31 +20,45 @@ models::Batch Passes::tensors_of(const data::Batch& batch) const {
   return as_tensors(batch.fields, setup_.fields, batch.count, channels_last(setup_.config));
 }
 
-double Passes::run(const data::Batch& batch, const std::function<void(std::size_t)>& begin_phase,
-                   const std::function<void(std::size_t, double)>& on_loss) {
+double Passes::run(const data::Batch& batch, const PassesListener& listener) {
   const models::Batch whole = tensors_of(batch);
-  forwards_ = 0;
-  double sum = 0;
+  const std::size_t parts = batch.parts.size();
+  forwards_.assign(parts, 0);
+  losses_.assign(parts, 0);
   for (std::size_t p = 0; p < setup_.phases.size(); ++p) {
-    begin_phase(p);
-    sum += in_micro_batches(setup_.phases[p], whole, batch, [&](double loss) { on_loss(p, loss); });
+    listener.begin_phase(p);
+    Part part;
+    for (; part.index < parts; ++part.index, part.first += part.count) {
+      part.count = static_cast<std::int64_t>(batch.parts[part.index]);
+      part.last = part.index + 1 == parts;
+      if (listener.begin_part) listener.begin_part(p);
+      losses_[part.index] += in_micro_batches(setup_.phases[p], whole, batch, part,
+                                              [&](double loss) { listener.on_loss(p, loss); });
+      if (listener.end_part) listener.end_part(p, part.last);
+    }
+  }
+  double sum = 0;
+  for (std::size_t i = 0; i < parts; ++i) {
+    if (batch.parts[i] > 0) {
+      sum += losses_[i] * (static_cast<double>(batch.parts[i]) / static_cast<double>(batch.count));
+    }
   }
   return sum;
 }
 
-// One after the other. Their gradients add up where they lie; they are final in the last one.
+// One after the other. Their gradients add up where they lie; they are final in the last one of the last
+// part.
 double Passes::in_micro_batches(const models::Phase& phase, const models::Batch& whole,
-                                const data::Batch& batch, const OnLoss& on_loss) {
-  const auto count = static_cast<std::int64_t>(batch.count);
+                                const data::Batch& batch, const Part& part, const OnLoss& on_loss) {
   double loss = 0;
-  for (std::int64_t first = 0; first < count; first += setup_.micro_batch) {
-    const std::int64_t n = std::min(setup_.micro_batch, count - first);
-    models::Batch part;
-    for (const auto& field : whole) part.push_back(field.narrow(0, first, n));
-    accumulating_ = first + n < count;
+  for (std::int64_t done = 0; done < part.count; done += setup_.micro_batch) {
+    const std::int64_t n = std::min(setup_.micro_batch, part.count - done);
+    models::Batch samples;
+    for (const auto& field : whole) samples.push_back(field.narrow(0, part.first + done, n));
+    accumulating_ = !part.last || done + n < part.count;
     try {
-      loss += forward_and_backward(phase, part, batch, on_loss) * static_cast<double>(n) /
-              static_cast<double>(count);
+      loss += forward_and_backward(phase, samples, batch, part.index, on_loss) * static_cast<double>(n) /
+              static_cast<double>(part.count);
     } catch (const c10::Error& e) {
       refuse_without_kernel(e, setup_.config.model);
       throw;
@@ -53,11 +67,13 @@ double Passes::in_micro_batches(const models::Phase& phase, const models::Batch&
   return loss;
 }
 
-// What it draws follows from the step, so that a resumed run draws what the undisturbed one drew.
-torch::Tensor Passes::forward(const models::Phase& phase, const models::Batch& part, std::uint64_t step) {
+// What it draws follows from the step and the part, so that a resumed run draws what the undisturbed one
+// drew, and a shard the same whoever computes it.
+torch::Tensor Passes::forward(const models::Phase& phase, const models::Batch& samples, std::uint64_t step,
+                              std::size_t part) {
   const auto& config = setup_.config;
-  const auto seed =
-      mix_seed({config.seed, step, static_cast<std::uint64_t>(to_int(setup_.rank))}) + forwards_++;
+  const auto number = static_cast<std::uint64_t>(setup_.first_part) + part;
+  const auto seed = mix_seed({config.seed, step, number}) + forwards_[part]++;
   std::optional<ScopedSeed> seeded;
   if (config.sync_batchnorm) {
     torch::manual_seed(seed);  // workers wait for each other inside
@@ -65,21 +81,21 @@ torch::Tensor Passes::forward(const models::Phase& phase, const models::Batch& p
     seeded.emplace(seed);
   }
   const Autocast autocast(config.precision == "bf16");
-  return phase.loss(part);
+  return phase.loss(samples);
 }
 
-double Passes::forward_and_backward(const models::Phase& phase, const models::Batch& part,
-                                    const data::Batch& batch, const OnLoss& on_loss) {
+double Passes::forward_and_backward(const models::Phase& phase, const models::Batch& samples,
+                                    const data::Batch& batch, std::size_t part, const OnLoss& on_loss) {
   const auto begin = Clock::now();
-  const torch::Tensor loss = forward(phase, part, batch.step);
+  const torch::Tensor loss = forward(phase, samples, batch.step, part);
   const auto forward_done = Clock::now();
   setup_.trace.add(Lane::compute, "forward", begin, forward_done);
   const auto value = loss.item<double>();
   on_loss(value);
-  // The mean of the ranks' gradients shall be the gradient of the mean over all samples, also where the last
+  // The mean of the parts' gradients shall be the gradient of the mean over all samples, also where the last
   // batch of an epoch is not shared evenly.
   const double weight =
-      static_cast<double>(part.front().size(0)) * setup_.workers / static_cast<double>(batch.global_count);
+      static_cast<double>(samples.front().size(0)) * setup_.parts / static_cast<double>(batch.global_count);
   (weight == 1.0 ? loss : loss * weight).backward();
   setup_.trace.add(Lane::compute, "backward", forward_done, Clock::now());
   return value;

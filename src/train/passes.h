@@ -1,12 +1,12 @@
 // What a worker computes in a step: forward and backward of its samples, phase by phase, each in micro
-// batches.
+// batches. With --reproducible its samples are several shards, and each is computed by itself.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
-#include "base/rank.h"
 #include "config/train_config.h"
 #include "data/loader.h"
 #include "models/model.h"
@@ -20,9 +20,17 @@ struct PassesSetup {
   std::vector<Field> fields;                 // of a batch
   const std::vector<models::Phase>& phases;  // of the model
   std::int64_t micro_batch = 0;
-  int workers = 0;
-  Rank rank{};
+  int parts = 1;       // of a global batch (RunPlan)
+  int first_part = 0;  // of this worker's
   observe::Trace& trace;
+};
+
+// Who hears what a step is at; all on the thread that computes.
+struct PassesListener {
+  std::function<void(std::size_t phase)> begin_phase;
+  std::function<void(std::size_t phase)> begin_part = nullptr;
+  std::function<void(std::size_t phase, double loss)> on_loss;  // before backward makes gradients of it
+  std::function<void(std::size_t phase, bool last)> end_part = nullptr;  // its gradients are there
 };
 
 // One thread calls it.
@@ -33,25 +41,35 @@ class Passes {
   // Tensors over the batch's own memory.
   models::Batch tensors_of(const data::Batch& batch) const;
 
-  // Adds gradients to those that are there; calls `begin_phase` with the number of each phase before it, and
-  // `on_loss` with that number and each loss before backward makes gradients of it. Returns the loss, of all
-  // phases together. Throws ConfigError where libtorch cannot compute the model in the precision asked for.
-  double run(const data::Batch& batch, const std::function<void(std::size_t)>& begin_phase,
-             const std::function<void(std::size_t, double)>& on_loss);
+  // Adds gradients to those that are there. A part without samples is announced and adds nothing. Returns the
+  // loss, of all phases together; 0 without samples. Throws ConfigError where libtorch cannot compute the
+  // model in the precision asked for.
+  double run(const data::Batch& batch, const PassesListener& listener);
+
+  // Of the last run: the mean loss of each part, of all phases together.
+  std::span<const double> losses() const { return losses_; }
 
   // Inside run(): gradients that come now are not final, for more micro batches of the phase follow.
   bool accumulating() const { return accumulating_; }
 
  private:
   using OnLoss = std::function<void(double)>;
+  struct Part {
+    std::size_t index = 0;  // among those of this worker
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+    bool last = false;
+  };
   double in_micro_batches(const models::Phase& phase, const models::Batch& whole, const data::Batch& batch,
-                          const OnLoss& on_loss);
-  torch::Tensor forward(const models::Phase& phase, const models::Batch& part, std::uint64_t step);
-  double forward_and_backward(const models::Phase& phase, const models::Batch& part, const data::Batch& batch,
-                              const OnLoss& on_loss);
+                          const Part& part, const OnLoss& on_loss);
+  torch::Tensor forward(const models::Phase& phase, const models::Batch& samples, std::uint64_t step,
+                        std::size_t part);
+  double forward_and_backward(const models::Phase& phase, const models::Batch& samples,
+                              const data::Batch& batch, std::size_t part, const OnLoss& on_loss);
 
   const PassesSetup setup_;
-  std::uint64_t forwards_ = 0;  // of the step
+  std::vector<std::uint64_t> forwards_;  // of the step, by part
+  std::vector<double> losses_;           // by part
   bool accumulating_ = false;
 };
 

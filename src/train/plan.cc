@@ -38,7 +38,12 @@ optim::RateSchedule schedule_of(const config::TrainConfig& c, const RunPlan& pla
 }  // namespace
 
 std::int64_t batch_of(const config::TrainConfig& c) {
-  return c.global_batch > 0 ? c.global_batch / c.workers : c.batch * c.accumulate;
+  return config::samples_a_step(c) / c.workers;
+}
+
+ShardRun parts_of(const config::TrainConfig& c, int index) {
+  if (!c.reproducible) return {index, index + 1};
+  return ShardTree(c.shards).run_of(index, c.workers);
 }
 
 double pace_of(const config::TrainConfig& c, const models::ModelInfo& model) {
@@ -62,16 +67,18 @@ double pace_of(const config::TrainConfig& c, const models::ModelInfo& model) {
 
 RunPlan make_plan(const config::TrainConfig& c, std::size_t samples) {
   RunPlan plan;
-  plan.batch = batch_of(c);
-  plan.micro_batch = plan.batch / c.accumulate;
+  plan.global_batch = config::samples_a_step(c);
+  plan.parts = c.reproducible ? c.shards : c.workers;
+  plan.part = plan.global_batch / plan.parts;
+  plan.micro_batch = plan.part / c.accumulate;
   const auto n = static_cast<std::int64_t>(samples);
-  if (plan.batch > n / c.workers) {
+  if (plan.global_batch > n) {
     throw ConfigError(
         fmt::format("a batch of {} for each of {} workers is larger than the data: {} has {} samples",
-                    plan.batch, c.workers, c.data, n));
+                    batch_of(c), c.workers, c.data, n));
   }
   plan.steps_per_epoch = static_cast<std::int64_t>(data::steps_per_epoch(
-      samples, static_cast<std::size_t>(plan.batch), static_cast<std::size_t>(c.workers)));
+      samples, static_cast<std::size_t>(plan.part), static_cast<std::size_t>(plan.parts)));
   plan.total_steps = c.steps > 0 ? c.steps : std::max<std::int64_t>(c.epochs, 1) * plan.steps_per_epoch;
   plan.schedule = schedule_of(c, plan);
   return plan;
@@ -143,6 +150,7 @@ exchange::Tuning tuning_of(const config::TrainConfig& c, std::span<const int> ho
       .partitions = config::parse_partitions(c),
       .local_aggregation = c.local_aggregation,
       .whole_tables = c.no_sparse,
+      .shards = c.reproducible ? c.shards : 0,
       .sync_every = c.sync_every,
       .moving_rate = c.moving_rate > 0 ? c.moving_rate : 0.9 / c.workers,
       .clip_norm = c.clip_norm,
@@ -156,6 +164,7 @@ exchange::Tuning tuning_of(const config::TrainConfig& c, std::span<const int> ho
                           .staleness = c.staleness},
                .role = c.server_role == "sum" ? ps::Role::mean : ps::Role::update,
                .optimizer = optimizer_settings(c),
+               .shards = t.shards,
                .damp_stale = c.damp_stale,
                .timeout = timeout_of(c),
                .survives_workers = survives_workers(c)};

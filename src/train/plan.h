@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/rank.h"
+#include "base/shard_tree.h"
 #include "config/train_config.h"
 #include "data/augment.h"
 #include "data/own_data.h"
@@ -16,8 +17,10 @@
 namespace tutti::train {
 
 struct RunPlan {
-  std::int64_t batch = 0;        // a worker and step
-  std::int64_t micro_batch = 0;  // of that, what is computed at a time
+  std::int64_t global_batch = 0;  // samples of a step
+  int parts = 1;                  // of it: the workers' shares, or with --reproducible the shards
+  std::int64_t part = 0;          // samples of each
+  std::int64_t micro_batch = 0;   // of that, what is computed at a time
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
   optim::RateSchedule schedule;
@@ -36,8 +39,11 @@ struct Due {
 // After step `now`, where `before` was the last one looked at: a worker that was late may have left out some.
 Due due_after(const config::TrainConfig& config, const RunPlan& plan, std::int64_t before, std::int64_t now);
 
-// Samples of a worker's step.
+// Samples of a worker's step; with --reproducible about, where workers have different numbers of shards.
 std::int64_t batch_of(const config::TrainConfig& config);
+
+// Which parts of a global batch worker `index` computes.
+ShardRun parts_of(const config::TrainConfig& config, int index);
 
 // How many milliseconds a device of --device-tflops computes a worker's step. Throws ConfigError if the
 // network has another size than the one whose operations are known.

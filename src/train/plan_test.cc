@@ -22,7 +22,7 @@ TEST(RunPlan, EpochsStepsAndGlobalBatchAgree) {
   c.steps = 7;
   c.global_batch = 100;
   EXPECT_EQ(make_plan(c, 60'000).total_steps, 7);
-  EXPECT_EQ(make_plan(c, 60'000).batch, 50);
+  EXPECT_EQ(make_plan(c, 60'000).part, 50);
 }
 
 TEST(RunPlan, MicroBatchesMakeTheBatchLarger) {
@@ -33,12 +33,12 @@ TEST(RunPlan, MicroBatchesMakeTheBatchLarger) {
   c.scale_lr = true;
   c.warmup_steps = 0;
   const auto plan = make_plan(c, 3000);
-  EXPECT_EQ(plan.batch, 150);
+  EXPECT_EQ(plan.part, 150);
   EXPECT_EQ(plan.micro_batch, 50);
   EXPECT_EQ(plan.steps_per_epoch, 10);
   EXPECT_DOUBLE_EQ(optim::rate(plan.schedule, 0), 6 * c.lr);
   c.global_batch = 60;
-  EXPECT_EQ(make_plan(c, 3000).batch, 30);
+  EXPECT_EQ(make_plan(c, 3000).part, 30);
   EXPECT_EQ(make_plan(c, 3000).micro_batch, 10);
 }
 

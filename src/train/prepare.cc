@@ -129,8 +129,8 @@ void resolve_server_role(const exchange::Strategy& strategy, config::TrainConfig
   }
 }
 
-// Links carry least where the workers of a host push as one. Not where servers must tell workers apart, look
-// at whole gradients first, or could take rows of tables instead.
+// Links carry least where the workers of a host push as one. Not where servers must tell workers or shards
+// apart, look at whole gradients first, or could take rows of tables instead.
 void resolve_local_aggregation(const exchange::Strategy& strategy, const models::ModelInfo& model,
                                config::TrainConfig& c) {
   const auto emulation = config::parse_emulation(c.emulate);
@@ -141,7 +141,9 @@ void resolve_local_aggregation(const exchange::Strategy& strategy, const models:
   const bool reads = std::ranges::find(strategy.settings, "local_aggregation") != strategy.settings.end();
   const bool by_rows = model.has_tables && exchange::takes_rows(strategy, tuning_of(c));
   const bool skips = c.server_role == "update" && c.on_nonfinite == "skip";
-  if (!reads || !shares_hosts || c.no_local_aggregation || c.backup_workers > 0 || skips || by_rows) return;
+  if (!reads || !shares_hosts || c.no_local_aggregation || c.reproducible || c.backup_workers > 0 || skips ||
+      by_rows)
+    return;
   c.local_aggregation = true;
 }
 
@@ -180,10 +182,22 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
   if (c.pace_ms > 0) c.no_evaluate = true;  // there is nothing to evaluate
 }
 
+// What the bits of a run depend on is fixed, or refused.
+void resolve_reproducible(const exchange::Strategy& strategy, config::TrainConfig& c) {
+  if (!c.reproducible) return;
+  if (!strategy.takes_shards) {
+    throw ConfigError(fmt::format("--reproducible does not fit --strategy {}: {}", c.strategy,
+                                  exchange::why_no_shards(strategy)));
+  }
+  if (c.shards == 0) c.shards = config::usual_shards(c.workers);
+  // How a product is cut for several threads decides in which order it is added up, and workers share cores.
+  if (c.threads == 0) c.threads = 1;
+}
+
 // Statistics over all workers are made when all compute a part of the step.
 void check_synchronised(const config::TrainConfig& c, const RunPlan& plan, std::size_t samples) {
   if (!c.sync_batchnorm) return;
-  const std::int64_t last = static_cast<std::int64_t>(samples) % (plan.batch * c.workers);
+  const std::int64_t last = static_cast<std::int64_t>(samples) % plan.global_batch;
   const auto parts = [&](std::int64_t share) { return (share + plan.micro_batch - 1) / plan.micro_batch; };
   if (parts(last / c.workers) != parts((last + c.workers - 1) / c.workers)) {
     throw ConfigError(
@@ -251,6 +265,7 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
     c.pace_ms = pace_of(c, model);
     c.device_tflops = 0;
   }
+  resolve_reproducible(strategy, c);
   resolve_servers(strategy, model, c);
   target_of(c, model);
   std::optional<data::DatasetInfo> info;  // none: made up

@@ -32,12 +32,19 @@ void check_same_run(const Setup& now, const checkpoint::Checkpoint& then) {
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(fmt::format("--resume {}: {}", now.config.resume, why));
   };
+  const auto then_config = b.get<config::TrainConfig>();
+  const bool reproducible = now.config.reproducible && then_config.reproducible;
   for (const auto& setting : config::settings()) {
     if (setting.on_resume == config::OnResume::may_change) continue;
+    if (reproducible && setting.on_resume == config::OnResume::may_change_if_reproducible) continue;
     const std::string& key = setting.key;
     if (a[key] != b[key]) {
       refuse(fmt::format("that run has {} {}, this one {}", key, b[key].dump(), a[key].dump()));
     }
+  }
+  if (const auto a_step = config::samples_a_step(then_config); a_step != config::samples_a_step(now.config)) {
+    refuse(fmt::format("that run has {} samples a step, this one {} (--global-batch)", a_step,
+                       config::samples_a_step(now.config)));
   }
   // A name says little of what lies under it. Checkpoints of 0.1.0 have nothing else.
   const auto digest = digest_in(then);

@@ -57,10 +57,12 @@ data::LoaderPlan RunContext::loading() const {
   const std::int64_t first = setup.first_step;
   // Where workers do not keep step, a fast one makes steps that a slow one does not.
   const std::int64_t ahead = strategy.asynchronous ? (plan.total_steps - first) * workers.world() : 0;
+  const ShardRun mine = parts_of(config, to_int(rank()));
   return {.seed = config.seed,
-          .batch = static_cast<std::size_t>(plan.batch),
-          .workers = static_cast<std::size_t>(workers.world()),
-          .rank = static_cast<std::size_t>(to_int(rank())),
+          .batch = static_cast<std::size_t>(plan.part),
+          .parts = static_cast<std::size_t>(plan.parts),
+          .first_part = static_cast<std::size_t>(mine.first),
+          .last_part = static_cast<std::size_t>(mine.last),
           .first_step = static_cast<std::uint64_t>(first),
           .end_step = static_cast<std::uint64_t>(plan.total_steps + ahead),
           .augment = augment_of(config)};

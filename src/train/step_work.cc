@@ -17,11 +17,15 @@ double slowdown_of(const RunContext& run) {
 
 }  // namespace
 
-StepWork::StepWork(RunContext& run, const std::vector<models::Phase>& phases)
+StepWork::StepWork(RunContext& run, const TrainedModel& model)
     : run_(run),
       slowdown_(slowdown_of(run)),
-      passes_({run.config, fields_of(run.setup), phases, run.plan.micro_batch, run.workers.world(),
-               run.rank(), run.trace}) {}
+      passes_({run.config, fields_of(run.setup), model.phases, run.plan.micro_batch, run.plan.parts,
+               parts_of(run.config, to_int(run.rank())).first, run.trace}) {
+  if (run.config.reproducible) {
+    shard_buffers_.emplace(model.buffers, ShardTree(run.config.shards), run.workers);
+  }
+}
 
 void StepWork::detach() {
   pacer_.reset();
@@ -55,6 +59,7 @@ void StepWork::rehearse(const data::Batch& batch) {
   data::Batch few = batch;
   // Rows are those that all samples read; where there are none, a few show the order as well.
   if (replica_->exchange->rows() == nullptr) few.count = std::min(few.count, kRehearsed);
+  few.parts = {few.count};
   if (few.count > 0) forward_and_backward(few);
   pacer_->end_rehearsal();
 }
@@ -64,7 +69,7 @@ std::optional<double> StepWork::run(const data::Batch& batch) {
     wait_instead();
     return std::nullopt;
   }
-  if (batch.count == 0) return std::nullopt;
+  if (batch.count == 0 && !run_.config.reproducible) return std::nullopt;
   const auto longer = std::chrono::duration_cast<Clock::duration>(last_compute_ * (slowdown_ - 1));
   sleep_until(Clock::now() + longer, [this] { run_.get_on(); });
   const auto begin = Clock::now();
@@ -88,17 +93,46 @@ void StepWork::wait_instead() {
       [this] { run_.get_on(); });
 }
 
+// Who trains phases one after another has the parameters of those before.
+void StepWork::begin_phase(std::size_t phase) {
+  if (phase > 0 && !pacer_) {
+    replica_->exchange->finish_phase(phase - 1);
+    if (shard_buffers_) shard_buffers_->finish_phase();
+  }
+  replica_->buckets.begin_phase(phase);
+}
+
 // The loss. A rehearsal's gradients go nowhere, and its loss counts for nothing.
 double StepWork::forward_and_backward(const data::Batch& batch) {
-  return passes_.run(
-      batch,
-      [this](std::size_t phase) {
-        if (phase > 0 && !pacer_) replica_->exchange->finish_phase(phase - 1);
-        replica_->buckets.begin_phase(phase);
-      },
-      [this](std::size_t phase, double loss) {
-        if (!pacer_) replica_->updater.finite().loss(phase, loss);
-      });
+  PassesListener listener{.begin_phase = [this](std::size_t phase) { begin_phase(phase); },
+                          .on_loss =
+                              [this](std::size_t phase, double loss) {
+                                if (!pacer_) replica_->updater.finite().loss(phase, loss);
+                              }};
+  if (shard_buffers_) {
+    shard_buffers_->begin_step();
+    listener.begin_part = [this](std::size_t) { shard_buffers_->begin_shard(); };
+    listener.end_part = [this](std::size_t phase, bool last) {
+      shard_buffers_->end_shard();
+      if (!last) replica_->set_aside_shard(phase);
+    };
+  }
+  return passes_.run(batch, listener);
+}
+
+// Every worker fills in its own shards, and to add zeros changes nothing: all have the same sum, in one
+// order.
+double StepWork::finish_shards(const data::Batch& batch) {
+  shard_buffers_->finish_phase();
+  std::vector<double> sums(static_cast<std::size_t>(run_.plan.parts));
+  const auto first = static_cast<std::size_t>(parts_of(run_.config, to_int(run_.rank())).first);
+  for (std::size_t i = 0; i < batch.parts.size(); ++i) {
+    sums[first + i] = passes_.losses()[i] * static_cast<double>(batch.parts[i]);
+  }
+  run_.workers.all_reduce({sums.data(), sums.size(), DType::f64}, collectives::ReduceOp::sum, "loss");
+  double all = 0;
+  for (const double sum : sums) all += sum;
+  return all / static_cast<double>(batch.global_count);
 }
 
 }  // namespace tutti::train

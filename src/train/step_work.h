@@ -6,16 +6,18 @@
 #include <vector>
 
 #include "exchange/replica.h"
+#include "state/shard_buffers.h"
 #include "train/pace.h"
 #include "train/passes.h"
 #include "train/run_context.h"
+#include "train/trained_model.h"
 
 namespace tutti::train {
 
-// One thread calls it. The run and the model's phases outlive it.
+// One thread calls it. The run and the model outlive it.
 class StepWork {
  public:
-  StepWork(RunContext& run, const std::vector<models::Phase>& phases);
+  StepWork(RunContext& run, const TrainedModel& model);
 
   // From now on this replica is trained: its exchange hears of its gradients. detach() comes before its end.
   void attach(exchange::Replica& replica);
@@ -26,19 +28,26 @@ class StepWork {
   bool needs_rehearsal() const { return pacer_ && !pacer_->rehearsed(); }
   void rehearse(const data::Batch& batch);
 
-  // Announces every gradient of the step to the exchange. The loss, if one was computed.
+  // Announces every gradient of the step to the exchange. The loss of this worker's samples, if one was
+  // computed.
   std::optional<double> run(const data::Batch& batch);
+
+  // With --reproducible, when the exchange has finished the step: makes running statistics those of all
+  // shards, and returns the loss over all of them. A collective call.
+  double finish_shards(const data::Batch& batch);
 
   // Tensors over the batch's own memory.
   models::Batch tensors_of(const data::Batch& batch) const { return passes_.tensors_of(batch); }
 
  private:
   double forward_and_backward(const data::Batch& batch);
+  void begin_phase(std::size_t phase);
   void wait_instead();
 
   RunContext& run_;
   const double slowdown_;  // of this rank, by --slow
   Passes passes_;
+  std::optional<state::ShardBuffers> shard_buffers_;  // with --reproducible
   exchange::Replica* replica_ = nullptr;
   std::optional<Pacer> pacer_;
   std::chrono::duration<double> last_compute_{};

@@ -109,7 +109,8 @@ observe::Summary make_summary(const RunRecord& run, const std::vector<RankReport
   s.workers = config.workers;
   s.servers = config.servers;
   s.steps = run.steps;
-  s.batch_per_worker = run.plan.batch;
+  s.batch_per_worker = batch_of(run.setup.config);
+  s.reproducible = run.setup.config.reproducible;
   s.seed = config.seed;
 
   s.samples_per_second = per_second(mean(ranks, &RankReport::samples) * count);

@@ -60,9 +60,10 @@ class Trainer {
     updater().begin_step(index + 1, lr);
     skips_.before_step(updater().finite());
     const auto computing = Clock::now();
-    const auto loss = work_.run(batch);
+    auto loss = work_.run(batch);
     look_ahead(loader);
     exchange().finish_step();
+    if (run_.config.reproducible) loss = work_.finish_shards(batch);
     skips_.after_step(updater().finite(), index + 1, run_.rank());
     log_.add({.batch = batch,
               .begin = begin,
@@ -93,7 +94,7 @@ class Trainer {
     const auto asked = requests_.after_step(steps_seen_);
     stopped_ = over_ = asked.stop;
     if (stopped_) return;
-    if (run_.together && due.anything()) model_.buffers.average(run_.workers);
+    if (run_.together && due.anything()) meet_in_buffers(run_.workers);
     if (due.evaluation && (run_.together || run_.first())) {
       evaluate(steps_seen_, run_.together ? &run_.workers : nullptr);
     }
@@ -103,7 +104,7 @@ class Trainer {
       return;
     }
     if (due.checkpoint || asked.save) {
-      const state::Differs beside = due.anything() ? state::Differs::nothing : state::Differs::buffers;
+      const state::Differs beside = due.anything() ? state::Differs::nothing : between_evaluations();
       checkpoints_.save(steps_seen_, Moment::between_steps, beside);
     }
     live_.after_step(due.end_of_epoch);
@@ -127,10 +128,19 @@ class Trainer {
     return summarise();
   }
 
+  // Running statistics are each worker's own until somebody looks at them, unless they are those of all
+  // shards.
+  state::Differs between_evaluations() const {
+    return run_.config.reproducible ? state::Differs::nothing : state::Differs::buffers;
+  }
+  void meet_in_buffers(collectives::Collectives& workers) const {
+    if (!run_.config.reproducible) model_.buffers.average(workers);
+  }
+
   // As it was asked to: saves, and ends in the middle of the run.
   void stop() {
     if (!run_.strategy.replicas_differ) steps_seen_ = exchange().steps_done();
-    checkpoints_.save(steps_seen_, Moment::stopped, state::Differs::buffers);
+    checkpoints_.save(steps_seen_, Moment::stopped, between_evaluations());
     checkpoints_.finish();
     run_.board().requests().set_met(net::Request::stop);
     run_.note(run_.config.no_checkpoint
@@ -140,7 +150,7 @@ class Trainer {
 
   // Everyone that is left is here, with the same parameters.
   void conclude() {
-    model_.buffers.average(run_.workers_left());
+    meet_in_buffers(run_.workers_left());
     const bool just_evaluated = over_ && run_.together;
     if (!run_.config.no_evaluate && !just_evaluated) evaluate(last_step_, &run_.workers_left());
     if (!saved_early_) checkpoints_.save(last_step_, Moment::ended, state::Differs::nothing);
@@ -200,7 +210,7 @@ class Trainer {
   const Clock::time_point born_ = Clock::now();
   RunContext run_;
   const TrainedModel model_{run_};
-  StepWork work_{run_, model_.phases};
+  StepWork work_{run_, model_};
   LiveReplica live_{run_, model_, work_};
   Evaluator evaluator_{run_, *model_.network};
   Skips skips_{model_.buffers, run_.together ? &run_.workers : nullptr,
