@@ -106,8 +106,21 @@ void LiveReplica::begin_anew() {
   exchange().start(done, true);
 }
 
-void LiveReplica::expect(const models::Batch& next) {
-  const auto read = model_.network->rows_read(next);
+// Micro batch by micro batch: a model may draw rows of its own, from what it is given.
+std::vector<torch::Tensor> LiveReplica::rows_read(const std::vector<models::Batch>& micro_batches) const {
+  std::vector<std::vector<torch::Tensor>> by_table;
+  for (const models::Batch& batch : micro_batches) {
+    const auto read = model_.network->rows_read(batch);
+    by_table.resize(read.size());
+    for (std::size_t t = 0; t < read.size(); ++t) by_table[t].push_back(read[t].flatten());
+  }
+  std::vector<torch::Tensor> all;
+  for (const auto& parts : by_table) all.push_back(torch::cat(parts));
+  return all;
+}
+
+void LiveReplica::expect(const std::vector<models::Batch>& micro_batches) {
+  const auto read = rows_read(micro_batches);
   const auto& all = routing_.embeddings();
   TUTTI_CHECK(read.size() == all.size(), "{} tables, {} read", all.size(), read.size());
   const grad::Tables& tables = replica_->tables;

@@ -28,8 +28,10 @@ class LiveReplica {
   // batch reads of each embedding.
   void start(const std::function<std::vector<torch::Tensor>()>& rows_read);
 
+  // The rows that a step reads of each embedding, whatever it computes at a time.
+  std::vector<torch::Tensor> rows_read(const std::vector<models::Batch>& micro_batches) const;
   // Tells the exchange which rows the next step reads, where tables go by rows.
-  void expect(const models::Batch& next);
+  void expect(const std::vector<models::Batch>& micro_batches);
 
   // Between two steps of the run.
   void after_step(bool epoch_done);

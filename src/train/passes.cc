@@ -20,17 +20,46 @@ models::Batch Passes::tensors_of(const data::Batch& batch) const {
   return as_tensors(batch.fields, setup_.fields, batch.count, channels_last(setup_.config));
 }
 
+std::vector<Passes::Part> Passes::parts_of(const data::Batch& batch) {
+  std::vector<Part> parts;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < batch.parts.size(); ++i) {
+    const auto count = static_cast<std::int64_t>(batch.parts[i]);
+    parts.push_back({i, first, count, i + 1 == batch.parts.size()});
+    first += count;
+  }
+  return parts;
+}
+
+std::vector<models::Batch> Passes::cut(const models::Batch& whole, const Part& part) const {
+  std::vector<models::Batch> pieces;
+  for (std::int64_t done = 0; done < part.count; done += setup_.micro_batch) {
+    pieces.emplace_back();
+    for (const auto& field : whole) {
+      pieces.back().push_back(
+          field.narrow(0, part.first + done, std::min(setup_.micro_batch, part.count - done)));
+    }
+  }
+  return pieces;
+}
+
+std::vector<models::Batch> Passes::micro_batches(const data::Batch& batch) const {
+  const models::Batch whole = tensors_of(batch);
+  std::vector<models::Batch> all;
+  for (const Part& part : parts_of(batch)) {
+    for (models::Batch& piece : cut(whole, part)) all.push_back(std::move(piece));
+  }
+  return all;
+}
+
 double Passes::run(const data::Batch& batch, const PassesListener& listener) {
   const models::Batch whole = tensors_of(batch);
-  const std::size_t parts = batch.parts.size();
-  forwards_.assign(parts, 0);
-  losses_.assign(parts, 0);
+  const auto parts = parts_of(batch);
+  forwards_.assign(parts.size(), 0);
+  losses_.assign(parts.size(), 0);
   for (std::size_t p = 0; p < setup_.phases.size(); ++p) {
     listener.begin_phase(p);
-    Part part;
-    for (; part.index < parts; ++part.index, part.first += part.count) {
-      part.count = static_cast<std::int64_t>(batch.parts[part.index]);
-      part.last = part.index + 1 == parts;
+    for (const Part& part : parts) {
       if (listener.begin_part) listener.begin_part(p);
       losses_[part.index] += in_micro_batches(setup_.phases[p], whole, batch, part,
                                               [&](double loss) { listener.on_loss(p, loss); });
@@ -38,10 +67,9 @@ double Passes::run(const data::Batch& batch, const PassesListener& listener) {
     }
   }
   double sum = 0;
-  for (std::size_t i = 0; i < parts; ++i) {
-    if (batch.parts[i] > 0) {
-      sum += losses_[i] * (static_cast<double>(batch.parts[i]) / static_cast<double>(batch.count));
-    }
+  for (const Part& part : parts) {
+    if (part.count == 0) continue;
+    sum += losses_[part.index] * (static_cast<double>(part.count) / static_cast<double>(batch.count));
   }
   return sum;
 }
@@ -51,13 +79,12 @@ double Passes::run(const data::Batch& batch, const PassesListener& listener) {
 double Passes::in_micro_batches(const models::Phase& phase, const models::Batch& whole,
                                 const data::Batch& batch, const Part& part, const OnLoss& on_loss) {
   double loss = 0;
-  for (std::int64_t done = 0; done < part.count; done += setup_.micro_batch) {
-    const std::int64_t n = std::min(setup_.micro_batch, part.count - done);
-    models::Batch samples;
-    for (const auto& field : whole) samples.push_back(field.narrow(0, part.first + done, n));
-    accumulating_ = !part.last || done + n < part.count;
+  const auto pieces = cut(whole, part);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    accumulating_ = !part.last || i + 1 < pieces.size();
+    const auto n = static_cast<double>(pieces[i].front().size(0));
     try {
-      loss += forward_and_backward(phase, samples, batch, part.index, on_loss) * static_cast<double>(n) /
+      loss += forward_and_backward(phase, pieces[i], batch, part.index, on_loss) * n /
               static_cast<double>(part.count);
     } catch (const c10::Error& e) {
       refuse_without_kernel(e, setup_.config.model);

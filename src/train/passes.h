@@ -38,8 +38,9 @@ class Passes {
  public:
   explicit Passes(PassesSetup setup);
 
-  // Tensors over the batch's own memory.
-  models::Batch tensors_of(const data::Batch& batch) const;
+  // What run() computes at a time, in its order: parts in micro batches, as tensors over the batch's own
+  // memory.
+  std::vector<models::Batch> micro_batches(const data::Batch& batch) const;
 
   // Adds gradients to those that are there. A part without samples is announced and adds nothing. Returns the
   // loss, of all phases together; 0 without samples. Throws ConfigError where libtorch cannot compute the
@@ -54,12 +55,15 @@ class Passes {
 
  private:
   using OnLoss = std::function<void(double)>;
+  models::Batch tensors_of(const data::Batch& batch) const;
   struct Part {
     std::size_t index = 0;  // among those of this worker
     std::int64_t first = 0;
     std::int64_t count = 0;
     bool last = false;
   };
+  static std::vector<Part> parts_of(const data::Batch& batch);
+  std::vector<models::Batch> cut(const models::Batch& whole, const Part& part) const;
   double in_micro_batches(const models::Phase& phase, const models::Batch& whole, const data::Batch& batch,
                           const Part& part, const OnLoss& on_loss);
   torch::Tensor forward(const models::Phase& phase, const models::Batch& samples, std::uint64_t step,

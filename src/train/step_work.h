@@ -36,8 +36,10 @@ class StepWork {
   // shards, and returns the loss over all of them. A collective call.
   double finish_shards(const data::Batch& batch);
 
-  // Tensors over the batch's own memory.
-  models::Batch tensors_of(const data::Batch& batch) const { return passes_.tensors_of(batch); }
+  // What a step computes at a time (Passes).
+  std::vector<models::Batch> micro_batches(const data::Batch& batch) const {
+    return passes_.micro_batches(batch);
+  }
 
  private:
   double forward_and_backward(const data::Batch& batch);

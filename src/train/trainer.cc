@@ -45,7 +45,7 @@ class Trainer {
   exchange::Updater& updater() { return live_.replica().updater; }
 
   void start_run() {
-    live_.start([&] { return model_.network->rows_read(work_.tensors_of(*next_)); });
+    live_.start([&] { return live_.rows_read(work_.micro_batches(*next_)); });
     if (run_.first() || survives_workers(run_.config)) initial_sha256_ = live_.digest();
     run_.emit(observe::RunStarted{run_.setup.first_step, run_.plan.total_steps,
                                   models::count_parameters(*model_.network), live_.describe()});
@@ -81,7 +81,7 @@ class Trainer {
   void look_ahead(data::Loader& loader) {
     if (exchange().rows() == nullptr || !loader.has_next()) return;
     next_ = loader.next();
-    if (next_->count > 0) live_.expect(work_.tensors_of(*next_));
+    if (next_->count > 0) live_.expect(work_.micro_batches(*next_));
   }
 
   // Between two steps: what is due after so many of them. Where workers do not keep step, or differ, nobody
