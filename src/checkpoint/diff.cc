@@ -83,6 +83,18 @@ std::vector<std::string> row_of(const TensorDiff& t) {
   return row;
 }
 
+// What both checkpoints say of how they were computed, where it is not the same.
+std::vector<OtherArithmetic> other_arithmetic(const nlohmann::json& first, const nlohmann::json& second) {
+  std::vector<OtherArithmetic> others;
+  if (!first.is_object() || !second.is_object()) return others;
+  if (!first.contains("arithmetic") || !second.contains("arithmetic")) return others;
+  const nlohmann::json& b = second["arithmetic"];
+  for (const auto& [what, value] : first["arithmetic"].items()) {
+    if (b.contains(what) && b[what] != value) others.push_back({what, value.dump(), b[what].dump()});
+  }
+  return others;
+}
+
 }  // namespace
 
 bool Diff::identical() const {
@@ -107,6 +119,7 @@ Diff diff(std::span<const TensorView> first, std::span<const TensorView> second)
 
 Diff diff(const Checkpoint& first, const Checkpoint& second) {
   Diff out = diff(first.model.tensors(), second.model.tensors());
+  out.arithmetic = other_arithmetic(first.meta, second.meta);
   if (!first.optimizer || !second.optimizer) return out;
   for (auto& tensor : diff(first.optimizer->tensors(), second.optimizer->tensors()).tensors) {
     tensor.name = "optimizer: " + tensor.name;
@@ -130,6 +143,9 @@ std::string render(const Diff& diff) {
   if (differing == 0)
     return fmt::format("identical: {} tensors, {} elements\n", diff.tensors.size(), elements);
   std::string out = table.text() + fmt::format("{} of {} tensors differ\n", differing, diff.tensors.size());
+  for (const auto& [what, first, second] : diff.arithmetic) {
+    out += fmt::format("likely reason: {} {} against {}\n", what, first, second);
+  }
   if (zero_signs > 0) out += fmt::format("{} elements are +0 against -0: other bits, 0 ULPs\n", zero_signs);
   return out;
 }

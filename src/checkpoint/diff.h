@@ -30,9 +30,16 @@ struct TensorDiff {
   ElementDifferences values;         // where types and shapes agree
 };
 
+// Something that the bits of a run depend on, and what it was for each of the two.
+struct OtherArithmetic {
+  std::string what;
+  std::string first, second;
+};
+
 struct Diff {
-  std::vector<TensorDiff> tensors;  // every tensor of either, in name order
-  bool identical() const;           // same names, types, shapes and bits
+  std::vector<TensorDiff> tensors;               // every tensor of either, in name order
+  std::vector<OtherArithmetic> arithmetic = {};  // where both say what they were computed with
+  bool identical() const;                        // same names, types, shapes and bits
 };
 
 Diff diff(std::span<const TensorView> first, std::span<const TensorView> second);
@@ -40,7 +47,8 @@ Diff diff(std::span<const TensorView> first, std::span<const TensorView> second)
 // The models; where both have an optimizer, its tensors follow, named "optimizer: NAME".
 Diff diff(const Checkpoint& first, const Checkpoint& second);
 
-// A table of the tensors that differ and a line that sums up; one line if none does.
+// A table of the tensors that differ, a line that sums up, and the likely reason where one is known; one line
+// if none differs.
 std::string render(const Diff& diff);
 
 }  // namespace tutti::checkpoint

@@ -156,5 +156,22 @@ TEST(Diff, BareFileIsComparedWithTheModelOnly) {
   EXPECT_EQ(d.tensors.size(), 2);
 }
 
+TEST(Diff, NamesWhatTheTwoWereComputedWithAsTheLikelyReason) {
+  const ScratchFolder run;
+  SmallCheckpoint small;
+  const auto save_with = [&](std::int64_t step, const char* processor) {
+    return save(run.path(), step, small.model(), small.optimizer(),
+                {{"arithmetic", {{"processor", processor}, {"threads", 1}}}});
+  };
+  const auto first = save_with(1, "A");
+  small.bias[0] = 7.5F;
+  const auto elsewhere = diff(open_any(first), open_any(save_with(2, "B")));
+  ASSERT_EQ(elsewhere.arithmetic.size(), 1U);
+  EXPECT_NE(render(elsewhere).find("likely reason: processor \"A\" against \"B\""), std::string::npos);
+  const auto here = diff(open_any(first), open_any(save_with(3, "A")));
+  EXPECT_FALSE(here.identical());
+  EXPECT_EQ(render(here).find("likely reason"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tutti::checkpoint

@@ -117,6 +117,7 @@ std::string describe(const Strategy& strategy, const collectives::Collectives& w
   }
   std::string text = fmt::format("{}", fmt::join(said, ", then "));
   if (strategy.other_way) text += (text.empty() ? "" : "; ") + strategy.other_way(tuning);
+  if (tuning.shards > 0) text += fmt::format("; sums in the order of {} shards", tuning.shards);
   return text;
 }
 

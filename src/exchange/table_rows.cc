@@ -84,7 +84,7 @@ void TableRows::push(std::size_t table, bool usable) {
   if (usable) {
     client_.push(table, taken.rows, updater_.lr());
   } else {
-    client_.push(table, {{}}, updater_.lr(), ps::PushKind::nothing);
+    client_.push(table, {}, updater_.lr(), ps::PushKind::nothing);
   }
 }
 

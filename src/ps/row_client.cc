@@ -130,6 +130,7 @@ void RowClient::push(std::size_t table, const std::vector<std::vector<std::uint3
     together.insert(together.end(), places.begin(), places.end());
     begins.push_back(together.size());
   }
+  if (places_of_sums.empty()) begins.push_back(0);  // one sum without rows
   TUTTI_CHECK(bringing == PushKind::gradient || together.empty(), "{} rows of nothing", together.size());
   TUTTI_CHECK(together.size() * width <= gradients.size(), "{} rows are too many", together.size());
   const auto all = std::make_shared<const std::vector<std::uint32_t>>(std::move(together));

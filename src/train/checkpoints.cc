@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "base/version.h"
+#include "train/arithmetic.h"
 
 namespace tutti::train {
 
@@ -23,6 +24,7 @@ void Checkpoints::save(std::int64_t done, Moment moment, state::Differs beside) 
   saving_.save(live_.replica(), model_.buffers, {done, differs, run_.first(), hold},
                {{"config", run_.config},
                 {"version", kVersion},
+                {"arithmetic", describe_arithmetic(run_.config)},
                 {"routes", live_.routing().routes()},
                 {"data_sha256", run_.setup.data_sha256}});
   if (differs != state::Differs::nothing && run_.board().shows_one_host()) tell_of_parts(done);

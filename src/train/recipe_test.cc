@@ -218,6 +218,27 @@ TEST_F(RecipeTest, MicroBatchesAddUpTheRowsOfTables) {
   }
 }
 
+// A language model draws words to compare with from what it computes at a time, so each micro batch reads
+// rows of its own.
+TEST_F(RecipeTest, MicroBatchesReadRowsThatAreUpToDate) {
+  const auto with = [&](const std::string& out, const std::string& strategy) {
+    auto c = config(out, strategy, 2);
+    c.model = "lstm-lm";
+    c.vocabulary = 400;
+    c.embedding = 8;
+    c.hidden = 16;
+    c.unroll = 4;
+    c.sampled = 40;
+    c.optimizer = "sgd";
+    c.lr = 0.5;
+    c.accumulate = 3;
+    return c;
+  };
+  run(with("dense", "allreduce"));
+  run(with("rows", "ps-sync"));
+  EXPECT_LT(distance("dense", "rows"), 1e-6);
+}
+
 TEST_F(RecipeTest, EverySynchronousStrategyClipsTheMeanGradientAlike) {
   constexpr double kClip = 0.05;
   auto c = config("alone");

@@ -135,7 +135,10 @@ observe::Summary make_summary(const RunRecord& run, const std::vector<RankReport
   s.parameter_bytes = run.parameters * static_cast<std::int64_t>(sizeof(float));
 
   const bool learned = ranks[0].skipped_steps < ranks[0].steps || ranks[0].steps == 0;
-  if (config.pace_ms == 0 && learned && seconds > 0) s.train_loss = mean(ranks, &RankReport::train_loss);
+  if (config.pace_ms == 0 && learned && seconds > 0) {
+    // With --reproducible every rank has that of all shards.
+    s.train_loss = config.reproducible ? ranks.front().train_loss : mean(ranks, &RankReport::train_loss);
+  }
   s.test = test_figures(run.evaluation);
   s.until = until_of(run);
 

@@ -27,6 +27,9 @@ std::shared_ptr<models::Model> make(const RunContext& run) {
 }  // namespace
 
 TrainedModel::TrainedModel(const RunContext& run)
-    : network(make(run)), phases(network->phases()), buffers(*network) {}
+    : network(make(run)),
+      phases(network->phases()),
+      buffers(*network),
+      differs(run.config.reproducible ? state::Differs::nothing : state::Differs::buffers) {}
 
 }  // namespace tutti::train

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "state/buffers.h"
+#include "state/snapshot.h"
 #include "train/run_context.h"
 
 namespace tutti::train {
@@ -16,6 +17,13 @@ struct TrainedModel {
   const std::shared_ptr<models::Model> network;
   const std::vector<models::Phase> phases;
   const state::Buffers buffers;
+  // Whether the workers' buffers do between two evaluations: not where they are those of all shards.
+  const state::Differs differs;
+
+  // Makes them equal on all workers, where they differ. A collective call.
+  void average_buffers(collectives::Collectives& workers) const {
+    if (differs != state::Differs::nothing) buffers.average(workers);
+  }
 };
 
 }  // namespace tutti::train

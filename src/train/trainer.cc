@@ -94,7 +94,7 @@ class Trainer {
     const auto asked = requests_.after_step(steps_seen_);
     stopped_ = over_ = asked.stop;
     if (stopped_) return;
-    if (run_.together && due.anything()) meet_in_buffers(run_.workers);
+    if (run_.together && due.anything()) model_.average_buffers(run_.workers);
     if (due.evaluation && (run_.together || run_.first())) {
       evaluate(steps_seen_, run_.together ? &run_.workers : nullptr);
     }
@@ -104,7 +104,7 @@ class Trainer {
       return;
     }
     if (due.checkpoint || asked.save) {
-      const state::Differs beside = due.anything() ? state::Differs::nothing : between_evaluations();
+      const state::Differs beside = due.anything() ? state::Differs::nothing : model_.differs;
       checkpoints_.save(steps_seen_, Moment::between_steps, beside);
     }
     live_.after_step(due.end_of_epoch);
@@ -128,19 +128,10 @@ class Trainer {
     return summarise();
   }
 
-  // Running statistics are each worker's own until somebody looks at them, unless they are those of all
-  // shards.
-  state::Differs between_evaluations() const {
-    return run_.config.reproducible ? state::Differs::nothing : state::Differs::buffers;
-  }
-  void meet_in_buffers(collectives::Collectives& workers) const {
-    if (!run_.config.reproducible) model_.buffers.average(workers);
-  }
-
   // As it was asked to: saves, and ends in the middle of the run.
   void stop() {
     if (!run_.strategy.replicas_differ) steps_seen_ = exchange().steps_done();
-    checkpoints_.save(steps_seen_, Moment::stopped, between_evaluations());
+    checkpoints_.save(steps_seen_, Moment::stopped, model_.differs);
     checkpoints_.finish();
     run_.board().requests().set_met(net::Request::stop);
     run_.note(run_.config.no_checkpoint
@@ -150,7 +141,7 @@ class Trainer {
 
   // Everyone that is left is here, with the same parameters.
   void conclude() {
-    meet_in_buffers(run_.workers_left());
+    model_.average_buffers(run_.workers_left());
     const bool just_evaluated = over_ && run_.together;
     if (!run_.config.no_evaluate && !just_evaluated) evaluate(last_step_, &run_.workers_left());
     if (!saved_early_) checkpoints_.save(last_step_, Moment::ended, state::Differs::nothing);

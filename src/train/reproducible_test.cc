@@ -1,0 +1,258 @@
+// With --reproducible every strategy that keeps step ends with the same bits, at every number of workers.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <ostream>
+
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "collectives/algorithms.h"
+#include "data/bars_fixture.h"
+#include "train/run_fixture.h"
+
+namespace tutti::train {
+namespace {
+
+struct Trial {
+  std::string name;
+  std::string model;
+  bool computes_much = false;
+  std::int64_t global_batch = 16;
+  std::int64_t image_size = 0;
+  double lr = 0.01;
+};
+
+struct TrialCase {
+  Trial workload;
+  std::string optimizer;
+};
+
+// A way to train: what must not change a bit.
+struct TrainingWay {
+  std::string strategy;
+  int workers = 1;
+  int servers = 0;
+  std::string algorithm = "auto";
+};
+
+std::string text_of(const TrainingWay& way) {
+  return fmt::format("{} with {} workers, {} servers, {}", way.strategy, way.workers, way.servers,
+                     way.algorithm);
+}
+
+std::vector<TrainingWay> all_ways() {
+  std::vector<TrainingWay> ways;
+  for (const int workers : {1, 2, 3, 4, 5, 8}) {
+    ways.push_back({"ring", workers});
+    ways.push_back({"reduce-broadcast", workers});
+    ways.push_back({"ps-sync", workers, 1});
+    ways.push_back({"ps-sync", workers, 2});
+    ways.push_back({"hybrid", workers, 1});
+    for (const auto& algorithm : collectives::algorithms()) {
+      // Of those that one host has.
+      if (algorithm.runs == collectives::AlgorithmInfo::Runs::across_hosts) continue;
+      ways.push_back({"allreduce", workers, 0, std::string(algorithm.name)});
+    }
+  }
+  return ways;
+}
+
+const std::vector<TrialCase>& all_cases() {
+  static const std::vector<TrialCase> cases = [] {
+    const std::vector<Trial> workloads = {{"dropout", "mnist-cnn"},
+                                          {"batch_norm", "mobilenetv2-cifar", true, 16, 32},
+                                          {"recurrent", "rnn-mnist"},
+                                          {"deepfam", "deepfam", true, 8},
+                                          {"sparse", "lstm-lm", false, 16, 0, 0.1}};
+    std::vector<TrialCase> all;
+    for (const auto& workload : workloads) {
+      for (const char* optimizer : {"sgd", "adam"}) all.push_back({workload, optimizer});
+    }
+    return all;
+  }();
+  return cases;
+}
+
+// Every way with every workload and optimizer takes long: unless it is asked for, workloads that compute
+// little take the ways in turn, and the others a few of them.
+bool is_tried(std::size_t case_index, std::size_t way) {
+  const char* const asked = std::getenv("TUTTI_WHOLE_MATRIX");
+  if (asked != nullptr && std::string_view(asked) == "1") return true;
+  const bool computes_much = all_cases()[case_index].workload.computes_much;
+  return way % (computes_much ? 31 : 6) == case_index % 6;
+}
+
+class Reproducible : public ::testing::TestWithParam<std::size_t> {
+ protected:
+  Reproducible() { data::fixture::write_bars(folder_.path() / "data", "mnist", 2000, 100); }
+
+  config::TrainConfig config(const TrialCase& c, const TrainingWay& way) const {
+    config::TrainConfig config;
+    config.model = c.workload.model;
+    config.data = c.workload.model == "mnist-cnn" || c.workload.model == "rnn-mnist" ? "mnist" : "synthetic";
+    config.reproducible = true;
+    config.optimizer = c.optimizer;
+    config.lr = c.optimizer == "adam" ? 0.001 : c.workload.lr;
+    config.global_batch = c.workload.global_batch;
+    config.image_size = c.workload.image_size;
+    if (c.workload.model == "mobilenetv2-cifar") config.classes = 2;
+    if (c.workload.model == "lstm-lm") {
+      config.vocabulary = 400;
+      config.embedding = 8;
+      config.hidden = 16;
+      config.unroll = 4;
+      config.sampled = 40;
+    }
+    config.steps = 30;
+    config.strategy = way.strategy;
+    config.workers = way.workers;
+    config.servers = way.servers;
+    config.algorithm = way.algorithm;
+    config.bucket_bytes = 64 << 10;
+    config.no_evaluate = true;
+    config.no_checkpoint = true;
+    config.overwrite = true;
+    config.out = (folder_.path() / "run").string();
+    return config;
+  }
+
+  nlohmann::json run(const config::TrainConfig& c) const {
+    return fixture::run(prepare(c, {{folder_.path() / "data"}, {}}, 2, "now").setup).summary;
+  }
+
+  ScratchFolder folder_;
+};
+
+TEST_P(Reproducible, EveryWayEndsWithTheSameBits) {
+  const TrialCase& c = all_cases()[GetParam()];
+  const auto alone = run(config(c, {"local"}));
+  EXPECT_EQ(alone["reproducible"], true);
+  const std::string expected = alone["parameters_sha256"];
+  EXPECT_NE(expected, alone["initial_sha256"]);
+  const auto ways = all_ways();
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    if (!is_tried(GetParam(), i)) continue;
+    const auto summary = run(config(c, ways[i]));
+    EXPECT_EQ(summary["parameters_sha256"], expected) << text_of(ways[i]);
+    for (const auto& replica : summary["replicas_sha256"]) EXPECT_EQ(replica, expected) << text_of(ways[i]);
+    EXPECT_EQ(summary["train_loss"], alone["train_loss"]) << text_of(ways[i]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, Reproducible, ::testing::Range<std::size_t>(0, 10), [](const auto& at) {
+  const TrialCase& c = all_cases()[at.param];
+  return c.workload.name + "_" + c.optimizer;
+});
+
+class ReproducibleRun : public Reproducible {};
+
+TEST_F(ReproducibleRun, ShortLastBatchesShardsOfUnequalSizeAndClippingChangeNothing) {
+  // 2000 samples in batches of 144: the last of an epoch has 128, and of 12 shards some are larger.
+  const TrialCase recurrent{{"recurrent", "rnn-mnist"}, "momentum"};
+  const auto with = [&](const TrainingWay& way) {
+    auto c = config(recurrent, way);
+    c.global_batch = 144;
+    c.shards = 12;
+    c.steps = 16;
+    c.clip_norm = 0.05;
+    c.accumulate = 2;
+    c.no_evaluate = false;
+    return run(c);
+  };
+  const auto alone = with({"local"});
+  for (const TrainingWay& way : {TrainingWay{"ring", 5}, TrainingWay{"ps-sync", 3, 2},
+                                 TrainingWay{"allreduce", 12}, TrainingWay{"hybrid", 7, 2}}) {
+    const auto summary = with(way);
+    EXPECT_EQ(summary["parameters_sha256"], alone["parameters_sha256"]) << text_of(way);
+    EXPECT_EQ(summary["test_loss"], alone["test_loss"]) << text_of(way);
+    EXPECT_EQ(summary["test_accuracy"], alone["test_accuracy"]) << text_of(way);
+  }
+}
+
+TEST_F(ReproducibleRun, WorkersWithoutSamplesBringZeros) {
+  // The last step of an epoch has 8 samples for 16 shards.
+  data::fixture::write_bars(folder_.path() / "data", "mnist", 72, 20);
+  const TrialCase dropout{{"dropout", "mnist-cnn"}, "adam"};
+  const auto with = [&](const TrainingWay& way) {
+    auto c = config(dropout, way);
+    c.global_batch = 32;
+    c.shards = 16;
+    c.steps = 6;
+    return run(c)["parameters_sha256"];
+  };
+  const auto alone = with({"local"});
+  for (const TrainingWay& way :
+       {TrainingWay{"ring", 3}, TrainingWay{"ps-sync", 8, 1}, TrainingWay{"allreduce", 16}}) {
+    EXPECT_EQ(with(way), alone) << text_of(way);
+  }
+}
+
+TEST_F(ReproducibleRun, TablesByRowsAreTheSameAsWhole) {
+  const TrialCase sparse{{"sparse", "wide-deep", false, 32, 0, 0.1}, "adagrad"};
+  const auto alone = run(config(sparse, {"local"}));
+  for (const TrainingWay& way :
+       {TrainingWay{"ps-sync", 3, 2}, TrainingWay{"hybrid", 3, 1}, TrainingWay{"hybrid", 5, 2}}) {
+    const auto summary = run(config(sparse, way));
+    EXPECT_EQ(summary["parameters_sha256"], alone["parameters_sha256"]) << text_of(way);
+    if (way.strategy == "hybrid") {
+      EXPECT_EQ(summary["routes"][0]["route"], "servers");
+    }
+  }
+}
+
+TEST_F(ReproducibleRun, GoesOnWithOtherWorkersAndStrategiesToTheSameBits) {
+  const TrialCase dropout{{"dropout", "mnist-cnn"}, "adam"};
+  const auto whole = run(config(dropout, {"ring", 2}))["parameters_sha256"];
+  auto c = config(dropout, {"ps-sync", 3, 2});
+  c.no_checkpoint = false;
+  c.steps = 15;
+  run(c);
+  for (const TrainingWay& way :
+       {TrainingWay{"local"}, TrainingWay{"allreduce", 5, 0, "tree"}, TrainingWay{"hybrid", 4, 1}}) {
+    auto on = config(dropout, way);
+    on.resume = c.out;
+    on.overwrite = false;
+    on.out = (folder_.path() / "on").string();
+    EXPECT_EQ(run(on)["parameters_sha256"], whole) << text_of(way);
+    std::filesystem::remove_all(on.out);
+  }
+}
+
+TEST_F(ReproducibleRun, OneBitOfAGradientShowsInTheHash) {
+  // The check itself can fail: another seed, another number of shards.
+  const TrialCase recurrent{{"recurrent", "rnn-mnist"}, "sgd"};
+  auto c = config(recurrent, {"local"});
+  const auto expected = run(c)["parameters_sha256"];
+  c.shards = 4;
+  EXPECT_NE(run(c)["parameters_sha256"], expected);
+}
+
+TEST_F(ReproducibleRun, RefusesWhatCannotBeKept) {
+  const auto refused = [&](const std::string& word, const auto& change) {
+    auto c = config({{"recurrent", "rnn-mnist"}, "sgd"}, {"allreduce", 2});
+    change(c);
+    try {
+      prepare(c, {{folder_.path() / "data"}, {}}, 1, "now");
+      ADD_FAILURE() << word;
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what();
+    }
+  };
+  refused("at least one for each of 9 workers", [](auto& c) {
+    c.workers = 9;
+    c.shards = 8;
+    c.global_batch = 72;
+  });
+  refused("a divisor of the 20 samples", [](auto& c) { c.global_batch = 20; });
+  refused("do not keep step", [](auto& c) { c.strategy = "ps-async"; });
+  refused("replicas differ", [](auto& c) { c.strategy = "local-sgd"; });
+  refused("--shards must be left out", [](auto& c) {
+    c.reproducible = false;
+    c.shards = 8;
+  });
+  refused("--sync-batchnorm", [](auto& c) { c.sync_batchnorm = true; });
+  refused("--scale-lr", [](auto& c) { c.scale_lr = true; });
+}
+
+}  // namespace
+}  // namespace tutti::train
