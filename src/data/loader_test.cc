@@ -188,5 +188,25 @@ TEST(Loader, CanBeDestroyedAtAnyMoment) {
   }
 }
 
+TEST(Loader, SeveralPartsAreWhatTheirOwnersWouldHaveHad) {
+  const Indices samples(101);
+  const LoaderPlan all{.seed = 3, .batch = 4, .parts = 6, .first_part = 0, .last_part = 6, .end_step = 10};
+  LoaderPlan some = all;
+  some.first_part = 2;
+  some.last_part = 5;
+  Loader whole(samples, all);
+  Loader loader(samples, some);
+  while (loader.has_next()) {
+    const Batch everything = whole.next();
+    const Batch batch = loader.next();
+    ASSERT_EQ(everything.parts.size(), 6U);
+    ASSERT_EQ(batch.parts, (std::vector(everything.parts.begin() + 2, everything.parts.begin() + 5)));
+    const std::size_t before = everything.parts[0] + everything.parts[1];
+    const auto mine = everything.samples.subspan(before, batch.count);
+    EXPECT_TRUE(std::ranges::equal(batch.samples, mine));
+    EXPECT_EQ(batch.global_count, everything.count);
+  }
+}
+
 }  // namespace
 }  // namespace tutti::data

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -228,6 +229,39 @@ TEST(Step, SlotsHaveTheirPyTorchNames) {
   EXPECT_EQ(state_slots({.kind = Kind::rmsprop}), 1);
   EXPECT_EQ(slot_name({.kind = Kind::rmsprop}, 0), "square_avg");
   EXPECT_EQ(slot_name({.kind = Kind::rmsprop, .momentum = 0.5}, 1), "momentum");
+}
+
+TEST(AverageShards, AddsInTheOrderOfTheTreeWhateverNodesItIsGiven) {
+  constexpr std::size_t kCount = 2500;  // more than one block
+  const auto leaf = [](int shard, std::size_t i) {
+    return 0.1F * static_cast<float>(shard + 1) + 1e-3F * static_cast<float>((i * 7 + 3) % 101);
+  };
+  for (const int shards : {1, 5, 8}) {
+    const ShardTree tree(shards);
+    const std::function<float(ShardNode, std::size_t)> sum_of = [&](ShardNode node, std::size_t i) {
+      if (node.size == 1) return leaf(node.first, i);
+      const float left = sum_of({node.first, node.size / 2}, i);
+      const int middle = node.first + node.size / 2;
+      return middle >= shards ? left : left + sum_of({middle, node.size / 2}, i);
+    };
+    for (int workers = 1; workers <= shards; ++workers) {
+      std::vector<ShardTree::Held> nodes;
+      std::vector<std::vector<float>> sums;
+      for (int w = 0; w < workers; ++w) {
+        for (const auto& held : tree.held_of(tree.run_of(w, workers))) {
+          nodes.push_back({held.node, static_cast<int>(sums.size())});
+          sums.emplace_back();
+          for (std::size_t i = 0; i < kCount; ++i) sums.back().push_back(sum_of(held.node, i));
+        }
+      }
+      const std::vector<std::span<const float>> from(sums.begin(), sums.end());
+      std::vector<float> mean(kCount);
+      average_shards(mean, tree, nodes, from);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(mean[i], sum_of(tree.root(), i) / static_cast<float>(shards)) << shards << ", " << workers;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 
@@ -132,6 +133,46 @@ TEST(Partitions, FitFindsTheCostsThatMadeTheTimes) {
 TEST(Partitions, WhereTheyOnlyCostOneIsBest) {
   const std::vector<PartitionTrial> trials = {{1, 0.010}, {2, 0.012}, {4, 0.016}};
   EXPECT_EQ(choose_partitions(trials, 16).partitions, 1);
+}
+
+TEST(AverageRows, IsTheMeanOfWholeTablesInTheOrderOfTheTree) {
+  constexpr int kShards = 6;
+  constexpr std::size_t kRows = 20;
+  constexpr std::size_t kWidth = 3;
+  const ShardTree tree(kShards);
+  // Shard s touches every (s + 2)-nd row.
+  std::vector<RowSums> shards(kShards);
+  std::vector<std::vector<float>> whole(kShards, std::vector<float>(kRows * kWidth));
+  std::vector<ShardTree::Held> leaves;
+  for (int s = 0; s < kShards; ++s) {
+    leaves.push_back({tree.grown({s, 1}), s});
+    for (std::uint32_t row = 0; row < kRows; row += static_cast<std::uint32_t>(s) + 2) {
+      shards[static_cast<std::size_t>(s)].rows.push_back(row);
+      for (std::size_t k = 0; k < kWidth; ++k) {
+        const float value = 0.1F * static_cast<float>(s + 1) + 1e-3F * static_cast<float>(row + k);
+        shards[static_cast<std::size_t>(s)].values.push_back(value);
+        whole[static_cast<std::size_t>(s)][row * kWidth + k] = value;
+      }
+    }
+  }
+  auto nodes = leaves;
+  for (const auto& [into, from] : tree.join(nodes)) {
+    for (std::size_t i = 0; i < kRows * kWidth; ++i) {
+      whole[static_cast<std::size_t>(into)][i] += whole[static_cast<std::size_t>(from)][i];
+    }
+  }
+  const RowSums mean = average_rows(tree, leaves, shards, kWidth);
+  EXPECT_TRUE(std::ranges::is_sorted(mean.rows));
+  std::size_t at = 0;
+  for (std::uint32_t row = 0; row < kRows; ++row) {
+    const float* const expected = whole[0].data() + row * kWidth;
+    const bool touched = at < mean.rows.size() && mean.rows[at] == row;
+    for (std::size_t k = 0; k < kWidth; ++k) {
+      EXPECT_EQ(touched ? mean.values[at * kWidth + k] : 0.0F, expected[k] / kShards) << row;
+    }
+    at += touched ? 1 : 0;
+  }
+  EXPECT_EQ(at, mean.rows.size());
 }
 
 }  // namespace
