@@ -27,6 +27,7 @@ lab::Evidence evidence_of(const Comparison& comparison) {
     if (cell.summary.is_null()) continue;
     const auto metrics = report::read_metrics(cell.folder);
     if (!metrics.is_null()) cell.summary["evaluations"] = metrics.at("evaluations");
+    cell.summary["checkpoints"] = report::saved_models(cell.folder);
   }
   return evidence;
 }

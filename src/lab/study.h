@@ -19,7 +19,9 @@ namespace tutti::lab {
 enum class Scale { quick, full };
 
 struct Evidence {
-  std::vector<Cell> cells;     // summaries have "evaluations", as report::read_metrics gives them
+  // Summaries have "evaluations", as report::read_metrics gives them, and "checkpoints", as
+  // report::saved_models.
+  std::vector<Cell> cells;
   nlohmann::json differences;  // as report::differences gives them
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/diff.h"
@@ -53,6 +55,19 @@ nlohmann::json compare(const fs::path& folder, const Cell& first, const Cell& se
 
 fs::path folder_of(const fs::path& folder, const Cell& cell) {
   return folder / fs::path(cell.folder).filename();
+}
+
+nlohmann::json saved_models(const fs::path& run) {
+  auto saved = nlohmann::json::array();
+  for (const auto& [step, path] : checkpoint::list(run)) {
+    std::ifstream file(path / "manifest.json");
+    const auto manifest = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+    const nlohmann::json::json_pointer digest("/files/model.safetensors/sha256");
+    if (manifest.is_object() && manifest.contains(digest)) {
+      saved.push_back({{"step", step}, {"model_sha256", manifest[digest]}});
+    }
+  }
+  return saved;
 }
 
 nlohmann::json differences(const fs::path& folder, const std::vector<Cell>& cells) {

@@ -15,6 +15,9 @@ namespace tutti::report {
 // looked for in `folder`, wherever they were when the runs were made.
 nlohmann::json differences(const std::filesystem::path& folder, const std::vector<Cell>& cells);
 
+// What a run has saved: "step" and "model_sha256" of its file, by step. What cannot be read is left out.
+nlohmann::json saved_models(const std::filesystem::path& run);
+
 // Where a cell's run lies now.
 std::filesystem::path folder_of(const std::filesystem::path& folder, const Cell& cell);
 

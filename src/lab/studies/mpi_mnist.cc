@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "lab/studies/studies.h"
 
@@ -12,6 +13,7 @@ namespace {
 constexpr const char* kModel = "mnist-cnn";
 constexpr double kSamples = 60'000;  // of an epoch
 constexpr int kMost = 8;
+constexpr const char* kSameBits = "same bits";  // a variant: --reproducible, one batch whatever the processes
 
 struct Row {
   int nodes;
@@ -50,6 +52,19 @@ std::vector<PlannedRun> plan(Scale scale, const std::string& folder) {
       c.threads = 1;
       runs.push_back(planned(folder, c));
     }
+  }
+  for (const int processes : {1, 2, 4, 8}) {
+    config::TrainConfig c;
+    c.model = kModel;
+    c.data = "mnist";
+    c.strategy = processes == 1 ? "local" : "reduce-broadcast";
+    c.workers = processes;
+    c.reproducible = true;
+    c.global_batch = 128;
+    c.lr = 0.001;
+    c.steps = full ? 469 : 30;  // an epoch
+    c.no_evaluate = !full;
+    runs.push_back(planned(folder, c, kSameBits));
   }
   return runs;
 }
@@ -133,6 +148,27 @@ report::Claim scales(const std::vector<Cell>& cells) {
   return claim;
 }
 
+report::Claim same_bits(const std::vector<Cell>& cells) {
+  report::Claim claim{"1, 2, 4 and 8 processes with one global batch end with the same weights",
+                      "other loss and accuracy at every number of processes",
+                      "",
+                      {}};
+  std::set<std::string> digests;
+  int runs = 0;
+  for (const int processes : {1, 2, 4, 8}) {
+    const char* const strategy = processes == 1 ? "local" : "reduce-broadcast";
+    const Cell* cell = find_cell(cells, {kModel, fmt::format("{}, {}", strategy, kSameBits), processes});
+    if (cell == nullptr) continue;
+    digests.insert(cell->summary.at("parameters_sha256").get<std::string>());
+    ++runs;
+  }
+  if (runs < 2) return claim;
+  claim.holds = digests.size() == 1;
+  claim.ours = fmt::format("{} runs with --reproducible, {}", runs,
+                           *claim.holds ? "one hash: " + digests.begin()->substr(0, 8) : "several hashes");
+  return claim;
+}
+
 report::Claim all_reduce_is_cheaper(const std::vector<Cell>& cells) {
   report::Claim claim{"An all-reduce of the gradients takes less time than to reduce and broadcast them",
                       "none could be got to work on a list of arrays",
@@ -155,7 +191,7 @@ report::StudyResult conclude(const Evidence& evidence) {
     return [=](const Cell* c) { return times(figure(c, key), factor); };
   };
   report::StudyResult out;
-  out.claims = {keeps_accuracy(cells), scales(cells), all_reduce_is_cheaper(cells)};
+  out.claims = {keeps_accuracy(cells), scales(cells), all_reduce_is_cheaper(cells), same_bits(cells)};
   out.tables = {beside(cells, "Test accuracy", "%", &Row::accuracy, of("test_accuracy", 100)),
                 beside(cells, "Test loss", "nats", &Row::loss, of("test_loss", 1)),
                 beside(cells, "Time of an epoch", "s", &Row::epoch_s, epoch_seconds),
