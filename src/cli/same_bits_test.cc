@@ -1,0 +1,125 @@
+// --reproducible as people run it: real processes, every transport and engine, killed and resumed.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <random>
+
+#include "cli/program_fixture.h"
+
+namespace tutti {
+namespace {
+
+class SameBits : public Program {
+ protected:
+  // Into out(): small enough for seconds, with dropout and 8 shards unless `more` says otherwise.
+  std::vector<std::string> reproducible(std::vector<std::string> more,
+                                        const std::string& global_batch = "16") const {
+    more.insert(more.begin(), {"train", "--data", "mnist", "--reproducible", "--global-batch", global_batch,
+                               "--steps", "30", "--no-evaluate", "--out", out().string()});
+    return more;
+  }
+  std::string hash_of(const std::vector<std::string>& more, const std::string& what) {
+    auto flags = more;
+    flags.insert(flags.end(), {"--no-checkpoint", "--overwrite"});
+    const Ended e = run(reproducible(flags));
+    EXPECT_EQ(e.code, 0) << what << ": " << e.error;
+    return e.code == 0 ? summary()["parameters_sha256"].get<std::string>() : what;
+  }
+};
+
+TEST_F(SameBits, EveryTransportAndEngineEndsWithOneHash) {
+  const auto expected = hash_of({"--strategy", "local"}, "alone");
+  const std::vector<std::vector<std::string>> ways = {
+      {"--strategy", "ring", "--workers", "3", "--transport", "shm"},
+      {"--strategy", "ring", "--workers", "3", "--transport", "tcp"},
+      {"--strategy", "ps-sync", "--workers", "3", "--servers", "2", "--transport", "tcp"},
+      {"--strategy", "ps-sync", "--workers", "2", "--colocate"},
+      {"--strategy", "ps-sync", "--workers", "3", "--server-role", "sum"},
+      {"--strategy", "hybrid", "--workers", "2", "--transport", "tcp", "--no-overlap"},
+      {"--strategy", "allreduce", "--workers", "4", "--memory-format", "auto", "--bucket-bytes", "64K"},
+#ifdef TUTTI_HAVE_GLOO
+      {"--strategy", "allreduce", "--workers", "3", "--engine", "gloo"},
+#endif
+  };
+  for (const auto& way : ways) {
+    std::string what;
+    for (const auto& word : way) what += word + " ";
+    EXPECT_EQ(hash_of(way, what), expected) << what;
+  }
+}
+
+#ifdef TUTTI_MPIEXEC
+TEST_F(SameBits, MpiAddsUpInTheSameOrder) {
+  const auto expected = hash_of({"--strategy", "local"}, "alone");
+  for (const char* strategy : {"allreduce", "reduce-broadcast"}) {
+    const auto arguments = reproducible(
+        {"--engine", "mpi", "--strategy", strategy, "--workers", "3", "--no-checkpoint", "--overwrite"});
+    const Ended e = run({}, [&] {
+      for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+                               "OMPI_MCA_rmaps_base_oversubscribe"}) {
+        ::setenv(name, "1", 1);
+      }
+      std::vector<const char*> argv = {TUTTI_MPIEXEC, "-n", "3", Running::program()};
+      for (const auto& a : arguments) argv.push_back(a.c_str());
+      argv.push_back(nullptr);
+      ::execv(TUTTI_MPIEXEC, const_cast<char**>(argv.data()));
+    });
+    ASSERT_EQ(e.code, 0) << e.error;
+    EXPECT_EQ(summary()["parameters_sha256"], expected) << strategy;
+  }
+}
+#endif
+
+TEST_F(SameBits, KilledTenTimesAndResumedInOtherWaysItEndsWithTheSameHash) {
+  const auto expected = hash_of({"--strategy", "local"}, "alone");
+  std::filesystem::remove_all(out());
+  const std::vector<std::vector<std::string>> ways = {
+      {"--strategy", "ring", "--workers", "3"},
+      {"--strategy", "ps-sync", "--workers", "2", "--servers", "2"},
+      {"--strategy", "local"},
+      {"--strategy", "allreduce", "--workers", "4", "--transport", "tcp"},
+      {"--strategy", "hybrid", "--workers", "2"}};
+  std::mt19937 random(7);
+  const auto arguments = [&](std::size_t way) {
+    auto flags = ways[way % ways.size()];
+    flags.insert(flags.end(), {"--resume", "auto", "--checkpoint-every", "2"});
+    return reproducible(flags);
+  };
+  // Until each has made a step or two more, wherever it is then.
+  for (std::size_t kill = 0; kill < 10; ++kill) {
+    std::filesystem::remove(out() / "metrics.jsonl");
+    Running running(root(), arguments(kill));
+    const auto steps = 1 + random() % 3;
+    const auto made = [&] {
+      std::ifstream lines(out() / "metrics.jsonl");
+      unsigned found = 0;
+      for (std::string line; std::getline(lines, line);)
+        found += line.find("\"event\":\"step\"") != std::string::npos ? 1 : 0;
+      return found;
+    };
+    while (made() < steps && ::waitpid(running.pid(), nullptr, WNOHANG | WNOWAIT) == 0) {
+      std::this_thread::yield();
+    }
+    for (const pid_t worker : running.workers()) ::kill(worker, SIGKILL);
+    ::kill(running.pid(), SIGKILL);
+    running.wait();
+  }
+  EXPECT_FALSE(std::filesystem::exists(out() / "summary.json")) << "it ended before the tenth kill";
+  const Ended e = run(arguments(3));
+  ASSERT_EQ(e.code, 0) << e.error;
+  EXPECT_EQ(summary()["parameters_sha256"], expected);
+}
+
+TEST_F(SameBits, BadInputIsRefusedWithItsReason) {
+  const auto refused = [&](const std::string& global_batch, const std::vector<std::string>& flags,
+                           const std::string& word) {
+    expect_refused(reproducible(flags, global_batch), word);
+  };
+  refused("16", {"--workers", "4", "--shards", "2"}, "at least one for each of 4 workers");
+  refused("20", {}, "a divisor of the 20 samples");
+  refused("16", {"--strategy", "ps-async", "--workers", "2"}, "do not keep step");
+  refused("16", {"--strategy", "easgd", "--workers", "2"}, "replicas differ");
+}
+
+}  // namespace
+}  // namespace tutti
