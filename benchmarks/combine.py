@@ -109,6 +109,15 @@ def read_emulated(folder):
     return medians, unverified
 
 
+def read_modes(folder):
+    """{(network, mode): [median milliseconds of a step, by round]}"""
+    samples = {}
+    for path in sorted(glob.glob(os.path.join(folder, "round-*", "mode-*.json"))):
+        network, mode = re.fullmatch(r"mode-(.+)-(\w+)\.json", os.path.basename(path)).groups()
+        samples.setdefault((network, mode), []).append(median_step(read_json(path)))
+    return samples
+
+
 # ---- targets -------------------------------------------------------------------------------------------------------
 
 def allreduce_target(text, ours, theirs, ranks, wanted, sizes):
@@ -189,6 +198,16 @@ def emulated_target(text, wanted, ratio):
     return {"text": text, "wanted": wanted, "measure": measure, "value": lambda found: found[1], "say": say}
 
 
+def mode_target(network, wanted):
+    """The median of the rounds' ratios: both modes ran one after the other in each."""
+    def measure(*parts):
+        ours, theirs = (parts[4].get((network, mode)) for mode in ("reproducible", "default"))
+        return statistics.median(b / a for a, b in zip(ours, theirs)) if ours and theirs else None
+
+    text = f"`--reproducible`, `{network}`, 2 workers, 8 shards, global batch 256: the default mode's samples/s"
+    return {"text": text, "wanted": wanted, "measure": measure, "value": lambda found: found, "say": "{:.2f}".format}
+
+
 def speed_ratio(ours, theirs):
     return ours["samples_per_second"] / theirs["samples_per_second"]
 
@@ -230,6 +249,9 @@ TARGETS = [
                       ("saving", 2)),
     workload_target("larger networks, 1 process: PyTorch eager's samples/s", speed_ratio),
     workload_target("larger networks, 1 process: PyTorch eager's peak memory, over ours", memory_ratio),
+    mode_target("mnist-cnn", 0.9),
+    mode_target("resnet50-cifar", 0.8),
+    mode_target("lstm-lm", 0.8),
     emulated_target("ring, emulated hosts at 1 Gbit/s: what the links allow", 0.95,
                     lambda ours, _: ours["bound"] / ours["seconds"]),
     emulated_target("ring, emulated hosts at 1 Gbit/s: Gloo's speed", 1.0,
@@ -338,7 +360,8 @@ def compose(folder, quick):
     workloads, different = read_workloads(folder)
     emulated, not_summed = read_emulated(folder)
     unverified += not_summed
-    if not (allreduce or training or workloads or emulated):
+    modes = read_modes(folder)
+    if not (allreduce or training or workloads or emulated or modes):
         sys.exit(f"combine: no rounds in {folder}")
     rounds = len(glob.glob(os.path.join(folder, "round-*")))
     fewer = len({os.path.dirname(path) for path in glob.glob(os.path.join(folder, "round-*", "workload-*.json"))})
@@ -356,7 +379,7 @@ def compose(folder, quick):
     if emulated:
         parts += ["All-reduce of float32 on emulated hosts, links of 1 Gbit/s each way", emulated_table(emulated)]
     targets = table(["tutti, as a multiple of", "at least", "measured", "verdict"],
-                    judge(allreduce, training, workloads, emulated))
+                    judge(allreduce, training, workloads, emulated, modes))
     parts += ["Targets", targets]
     if unverified:
         parts.append("NOT VERIFIED: " + "; ".join(unverified))

@@ -36,10 +36,12 @@ struct CompareFlags {
 
 int conclude(const lab::CompareSpec& spec, const Comparison& comparison) {
   const auto& cells = comparison.cells();
-  fmt::print("\n{}, batch {} a worker\n\n{}",
+  const bool of_all = spec.base.global_batch > 0;
+  fmt::print("\n{}, batch {} {}\n\n{}",
              spec.models.size() == 1 ? fmt::format("{} on {}", spec.models[0], spec.base.data)
                                      : fmt::format("{} networks on {}", spec.models.size(), spec.base.data),
-             spec.base.batch, report::render_table(cells));
+             of_all ? spec.base.global_batch : spec.base.batch,
+             of_all ? "of all workers together" : "a worker", report::render_table(cells));
   if (const auto verdict = report::verdict(cells); !verdict.empty()) fmt::print("\n{}\n", verdict);
   fmt::print("\nruns, checkpoints and metrics are in {}, the table as JSON in {}\nthe page is {}\n",
              comparison.folder(), comparison.path().string(),

@@ -58,7 +58,7 @@ function beginModel() {
   results.grid.replaceChildren(make("div", { class: "wide" }, resultsTable()));
   const damaged = ofModel().filter((cell) => cell.metrics && cell.metrics.damaged_lines > 0);
   if (damaged.length > 0) results.grid.append(make("p", { class: "wide bad" }, `Lines of metrics.jsonl that could not be read: ${damaged.map((cell) => `${nameOf(cell)}: ${cell.metrics.damaged_lines}`).join("; ")}`));
-  const checks = [differencesTable(), routesTable()].filter(Boolean);
+  const checks = [hashesTable(), differencesTable(), routesTable()].filter(Boolean);
   checked.grid.replaceChildren(...checks.map((t) => make("div", { class: "wide" }, t)));
   checked.element.hidden = checked.link.hidden = checks.length === 0;
   told.grid.replaceChildren(make("div", { class: "wide" }, [machine(), ...settings()].filter(Boolean)));
@@ -88,7 +88,7 @@ document.getElementById("headline").textContent = title;
 document.title = `${title} – tutti`;
 document.getElementById("subtitle").textContent = [
   report.kind === "comparison" ? `${strategies.length} strategies, ${report.cells.reduce((sum, cell) => sum + Math.max(1, cell.repeats.length), 0)} runs` : first ? `on ${first.summary.data}` : "",
-  first ? `batch ${whole.format(first.summary.batch_per_worker)} a worker, ${whole.format(first.summary.steps)} steps, seed ${first.summary.seed}` : "",
+  first ? `batch ${first.summary.config.global_batch > 0 ? `${whole.format(first.summary.config.global_batch)} of all workers together` : `${whole.format(first.summary.batch_per_worker)} a worker`}, ${whole.format(first.summary.steps)} steps, seed ${first.summary.seed}` : "",
 ].filter(Boolean).join(" · ");
 document.getElementById("footer").textContent = `Made by tutti ${report.version} from this folder's files; everything shown was measured in these runs.`;
 

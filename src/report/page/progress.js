@@ -77,7 +77,7 @@ function addProgress() {
     note: `The mean of rank 0's samples, smoothed over a twentieth of the run. ${what}`,
     draw: (rows, width) => lines(smooth(rows), width, { x, y: "loss", xLabel, yLabel: "training loss", points: false, format: (row) => `${row.strategy}\nstep ${row.step}, ${number(row.seconds, 1)} s\nloss ${number(row.loss, 4)}` }),
   });
-  loss("loss-steps", "Loss against steps", "step", "steps", "With more workers a step sees more samples.");
+  loss("loss-steps", "Loss against steps", "step", "steps", "With more workers a step sees more samples, unless the batch is that of all together.");
   loss("loss-time", "Loss against time", "seconds", "seconds in steps", "Time in steps, without evaluation and checkpoints.");
   const many = (rows) => new Set(rows.map((row) => row.step)).size > 1 && rows.length > new Set(rows.map((row) => row.name)).size;
   const accuracy = (id, title, x, xLabel) => addFigure({

@@ -84,6 +84,24 @@ function differencesTable() {
     }));
 }
 
+// Which runs ended with the same weights: strategies by numbers of workers, a colour a digest.
+function hashesTable() {
+  const done = ofModel().filter(ended);
+  if (done.length < 2) return null;
+  const digests = [...new Set(done.map((cell) => cell.summary.parameters_sha256))];
+  const rows = [...new Set(done.map((cell) => cell.strategy))];
+  const reproducible = done.every((cell) => cell.summary.reproducible);
+  const said = digests.length === 1 ? "all runs ended with the same bits" : `${done.length} runs, ${digests.length} different ends`;
+  return table(`Final weights by SHA-256, shortened: ${said}${reproducible ? " (--reproducible)" : ""}.`,
+    [["strategy"], ...workerCounts().map((n) => [`${n} worker${n === 1 ? "" : "s"}`])],
+    rows.map((strategy) => make("tr", {}, make("th", { scope: "row" }, strategy), workerCounts().map((n) => {
+      const cell = done.find((c) => c.strategy === strategy && c.workers === n);
+      if (!cell) return make("td", {}, "");
+      const digest = cell.summary.parameters_sha256;
+      return make("td", {}, make("code", { class: "digest", style: `border-color: ${palette[digests.indexOf(digest) % palette.length]}` }, digest.slice(0, 8)));
+    }))));
+}
+
 function routesTable() {
   const cell = ofModel().find((c) => ended(c) && c.summary.routes);
   if (!cell) return null;
