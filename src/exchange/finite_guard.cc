@@ -55,6 +55,7 @@ bool FiniteGuard::loss(std::size_t phase, double value) {
 }
 
 bool FiniteGuard::own_gradient(std::size_t bucket) {
+  if (watch_ != nullptr) watch_->own_gradient(bucket);
   const auto gradients = buckets_.gradients(bucket);
   if (look(gradients, limit_)) return true;
   const std::size_t at = *optim::first_nonfinite(gradients, limit_);

@@ -189,6 +189,8 @@ std::string conditions_of(const Summary& s) {
   return fmt::format("{}", fmt::join(said, ", "));
 }
 
+  if (const auto flipped = s.config.value("flip_bit", ""); !flipped.empty())
+    said.push_back("a bit flipped at " + flipped);
 bool replicas_agree(const Summary& s) {
   return std::ranges::all_of(s.replicas_sha256, [&](const auto& r) { return r == s.parameters_sha256; });
 }

@@ -12,8 +12,10 @@
 #include "net/wire.h"
 #include "train/open_data.h"
 #include "train/plan.h"
+#include "train/replica_check.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
+#include "train/step_watch.h"
 #include "train/strategy_settings.h"
 #include "train/target.h"
 
@@ -252,6 +254,8 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
     c.device_tflops = 0;
   }
   resolve_servers(strategy, model, c);
+  require_same_replicas(strategy, c);
+  require_flippable(strategy, c);
   target_of(c, model);
   std::optional<data::DatasetInfo> info;  // none: made up
   if (c.data != kSynthetic) info = data::find_dataset(c.data, own_data_of(c));

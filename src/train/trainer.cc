@@ -4,9 +4,11 @@
 #include "train/checkpoints.h"
 #include "train/evaluator.h"
 #include "train/live_replica.h"
+#include "train/replica_check.h"
 #include "train/run_requests.h"
 #include "train/skips.h"
 #include "train/step_log.h"
+#include "train/step_watch.h"
 #include "train/step_work.h"
 #include "train/summary.h"
 
@@ -46,6 +48,7 @@ class Trainer {
 
   void start_run() {
     live_.start([&] { return model_.network->rows_read(work_.tensors_of(*next_)); });
+    watch_.start(live_.replica());
     if (run_.first() || survives_workers(run_.config)) initial_sha256_ = live_.digest();
     run_.emit(observe::RunStarted{run_.setup.first_step, run_.plan.total_steps,
                                   models::count_parameters(*model_.network), live_.describe()});
@@ -59,11 +62,13 @@ class Trainer {
     const double lr = optim::rate(run_.plan.schedule, index);
     updater().begin_step(index + 1, lr);
     skips_.before_step(updater().finite());
+    watch_.begin_step(index + 1, live_.replica());
     const auto computing = Clock::now();
     const auto loss = work_.run(batch);
     look_ahead(loader);
     exchange().finish_step();
     skips_.after_step(updater().finite(), index + 1, run_.rank());
+    watch_.end_step();
     log_.add({.batch = batch,
               .begin = begin,
               .computing = computing,
@@ -88,6 +93,7 @@ class Trainer {
   void after_step() {
     const std::int64_t before = std::exchange(steps_seen_, exchange().steps_done());
     checkpoints_.report();
+    replicas_.after_step(steps_seen_, live_.replica().buckets);
     if (steps_seen_ >= run_.plan.total_steps) return;
     const Due due = due_after(run_.config, run_.plan, before, steps_seen_);
     const auto asked = requests_.after_step(steps_seen_);
@@ -201,6 +207,7 @@ class Trainer {
   RunContext run_;
   const TrainedModel model_{run_};
   StepWork work_{run_, model_.phases};
+  StepWatch watch_{run_, model_.buffers};
   LiveReplica live_{run_, model_, work_};
   Evaluator evaluator_{run_, *model_.network};
   Skips skips_{model_.buffers, run_.together ? &run_.workers : nullptr,
@@ -211,6 +218,7 @@ class Trainer {
                         run_.step_mode(),
                         run_.strategy.replicas_differ ? run_.config.sync_every : 1,
                         &run_.workers};
+  ReplicaCheck replicas_{run_.workers, run_.config.check_replicas, run_.trace};
   Checkpoints checkpoints_{run_, model_, live_};
   StepLog log_{run_};
 
