@@ -89,6 +89,7 @@ void to_json(nlohmann::json& json, const Setup& s) {
           {"total_steps", s.total_steps},
           {"data_sha256", s.data_sha256},
           {"restarts", s.restarts}};
+  if (s.ledger) json["ledger"] = *s.ledger;
 }
 
 void from_json(const nlohmann::json& json, Setup& s) {
@@ -103,6 +104,7 @@ void from_json(const nlohmann::json& json, Setup& s) {
   json.at("total_steps").get_to(s.total_steps);
   json.at("data_sha256").get_to(s.data_sha256);
   json.at("restarts").get_to(s.restarts);
+  if (json.contains("ledger")) s.ledger = json["ledger"].get<std::vector<EpochSums>>();
 }
 
 namespace {

@@ -54,6 +54,9 @@ void go_on_from(const checkpoint::Checkpoint& checkpoint, Setup& setup) {
   setup.checkpoint = checkpoint.path.string();
   setup.first_step = checkpoint.step.value();
   if (checkpoint.meta.contains("routes")) checkpoint.meta["routes"].get_to(setup.routes);
+  setup.ledger.reset();
+  if (checkpoint.meta.contains("sample_ledger"))
+    setup.ledger = checkpoint.meta["sample_ledger"].get<std::vector<EpochSums>>();
 }
 
 // Whether the run in the folder has ended as this one would: at its last step, or when its target was

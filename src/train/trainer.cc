@@ -69,6 +69,7 @@ class Trainer {
     exchange().finish_step();
     skips_.after_step(updater().finite(), index + 1, run_.rank());
     watch_.end_step();
+    if (loss) ledger_.add(batch.epoch, batch.samples);
     log_.add({.batch = batch,
               .begin = begin,
               .computing = computing,
@@ -109,6 +110,7 @@ class Trainer {
       return;
     }
     if (due.checkpoint || asked.save) {
+      if (run_.together) checkpoints_.count_samples(steps_seen_, run_.workers);
       const state::Differs beside = due.anything() ? state::Differs::nothing : state::Differs::buffers;
       checkpoints_.save(steps_seen_, Moment::between_steps, beside);
     }
@@ -136,6 +138,7 @@ class Trainer {
   // As it was asked to: saves, and ends in the middle of the run.
   void stop() {
     if (!run_.strategy.replicas_differ) steps_seen_ = exchange().steps_done();
+    if (!run_.asynchronous) checkpoints_.count_samples(steps_seen_, run_.workers);
     checkpoints_.save(steps_seen_, Moment::stopped, state::Differs::buffers);
     checkpoints_.finish();
     run_.board().requests().set_met(net::Request::stop);
@@ -147,6 +150,7 @@ class Trainer {
   // Everyone that is left is here, with the same parameters.
   void conclude() {
     model_.buffers.average(run_.workers_left());
+    checkpoints_.count_samples(last_step_, run_.workers_left());
     const bool just_evaluated = over_ && run_.together;
     if (!run_.config.no_evaluate && !just_evaluated) evaluate(last_step_, &run_.workers_left());
     if (!saved_early_) checkpoints_.save(last_step_, Moment::ended, state::Differs::nothing);
@@ -175,6 +179,7 @@ class Trainer {
     mine.peak_memory_bytes = observe::peak_memory_bytes();
     mine.skipped_steps = skips_.count();
     mine.first_skipped = skips_.first();
+    mine.epochs = ledger_.epochs();
     const auto ranks = gather_reports(run_.workers_left(), mine);
     if (!run_.together) {
       for (std::string& line : who_skipped(ranks)) run_.note(std::move(line));
@@ -219,7 +224,10 @@ class Trainer {
                         run_.strategy.replicas_differ ? run_.config.sync_every : 1,
                         &run_.workers};
   ReplicaCheck replicas_{run_.workers, run_.config.check_replicas, run_.trace};
-  Checkpoints checkpoints_{run_, model_, live_};
+  SampleLedger ledger_{run_.rank() == Rank{0} ? counted_before(run_.setup.ledger, run_.setup.first_step,
+                                                               run_.plan.steps_per_epoch)
+                                              : std::vector<EpochSums>()};
+  Checkpoints checkpoints_{run_, model_, live_, ledger_};
   StepLog log_{run_};
 
   std::optional<data::Batch> next_;
