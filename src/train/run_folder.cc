@@ -134,6 +134,16 @@ std::vector<std::string> set_aside_later(const fs::path& out, std::int64_t step)
 
 }  // namespace
 
+config::TrainConfig config_in_marker(const fs::path& folder) {
+  if (!has_marker(folder))
+    throw DataError(fmt::format("{}: no run folder: it has no {} of ours", folder.string(), kMarker));
+  try {
+    return nlohmann::json::parse(read_file(folder / kMarker)).at("config").get<config::TrainConfig>();
+  } catch (const nlohmann::json::exception& e) {
+    throw DataError(fmt::format("{}: {}", (folder / kMarker).string(), e.what()));
+  }
+}
+
 bool goes_on_in_place(const config::TrainConfig& c) {
   if (c.resume.empty()) return false;
   if (c.resume == kAuto) return checkpoint::latest(c.out).has_value();
