@@ -19,13 +19,18 @@ struct BisectFlags {
   bool keep = false;
 };
 
+// A signal has ended a run, and with it the search.
+struct Interrupted {
+  int exit_code;
+};
+
 // A run in the background of another task: only what it says at its end counts. Why it failed; empty: it did
 // not.
 std::string train_quietly(const config::TrainConfig& config) {
   auto run = prepare_here(config);
   const launch::Listener deaf{[](Rank, bool, const std::string&) {}, [](Rank, const nlohmann::json&) {}};
   const auto outcome = lab::run_training(run, this_program(), deaf);
-  if (outcome.interrupted_by != 0) throw RunError("interrupted");
+  if (outcome.interrupted_by != 0) throw Interrupted{outcome.exit_code};
   return outcome.exit_code == 0 ? "" : outcome.line;
 }
 
@@ -64,7 +69,7 @@ fs::path run_of(const std::string& named, const fs::path& place) {
   return place;
 }
 
-int bisect(const BisectFlags& flags) {
+int search(const BisectFlags& flags) {
   const fs::path out = flags.out;
   const auto a = run_of(flags.a, out / "a");
   const auto b = run_of(flags.b, out / "b");
@@ -74,6 +79,14 @@ int bisect(const BisectFlags& flags) {
     say(fmt::format("replays are in {}", scratch.path().string()));
   fmt::print("{}", flags.json ? nlohmann::json(found).dump(2) + "\n" : lab::render(found));
   return found.identical ? 0 : 1;
+}
+
+int bisect(const BisectFlags& flags) {
+  try {
+    return search(flags);
+  } catch (const Interrupted& e) {
+    return e.exit_code;
+  }
 }
 
 }  // namespace

@@ -150,6 +150,29 @@ TEST_F(Bisect, ARunThatWasStoppedByItsCheckIsMadeAgain) {
   EXPECT_EQ(found["who"], nlohmann::json({"rank-2"}));
 }
 
+// Its settings do not say what happened to it: a bit was flipped before it was resumed, and all that is left
+// of that is its result.
+TEST_F(Bisect, ADifferenceThatDoesNotComeAgainIsToldByCheckpointsAlone) {
+  const auto train = [&](const std::string& folder, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"train", "--data",    "mnist", "--batch",
+                                    "8",     "--threads", "1",     "--no-evaluate"};
+    if (!folder.empty()) all.insert(all.end(), {"--out", path(folder), "--checkpoint-every", "3"});
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all).code;
+  };
+  ASSERT_EQ(train("clean", {"--steps", "3"}), 0);
+  ASSERT_EQ(train("struck", {"--steps", "2", "--flip-bit", "0:2:dense3.bias:2:22:gradient"}), 0);
+  ASSERT_EQ(train("", {"--resume", path("struck"), "--steps", "3", "--flip-bit", ""}), 0);
+  fs::remove_all(root() / "struck" / "checkpoints" / "step-2");
+  const auto found = bisect("clean", "struck");
+  EXPECT_EQ(found["step"], 3);
+  EXPECT_EQ(found["stage"], "checkpoint");
+  EXPECT_EQ(found["side"], "known from what was saved alone: made again from the beginning, the two agree");
+  EXPECT_NE(found["remark"].get<std::string>().find("they end as A did: B was disturbed"), std::string::npos)
+      << found;
+  EXPECT_GT(found["differing"], 0);
+}
+
 TEST_F(Bisect, ConfigurationsAreTrainedFirst) {
   const auto write = [&](const std::string& name, const std::string& more) {
     std::ofstream(root() / name)
