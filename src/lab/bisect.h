@@ -50,7 +50,7 @@ Bisection bisect(const std::filesystem::path& a, const std::filesystem::path& b,
 
 // The settings with which a run is made again from a checkpoint (empty: from its beginning) to a step. What
 // decides about its bits stays as it is, among it when statistics are averaged.
-config::TrainConfig replay_of(config::TrainConfig run, const std::filesystem::path& checkpoint,
+config::TrainConfig replay_of(config::TrainConfig config, const std::filesystem::path& checkpoint,
                               std::int64_t last_step, const std::filesystem::path& out);
 
 }  // namespace tutti::lab

@@ -209,20 +209,20 @@ std::optional<ElementDifference> first_element(const fs::path& a, const fs::path
   return first_element(file_a->at(place.key()), file_b->at(place.key()));
 }
 
-std::optional<ElementDifference> first_element(const checkpoint::TensorView& x,
-                                               const checkpoint::TensorView& y) {
-  if (x.dtype != y.dtype || x.shape != y.shape) return std::nullopt;
-  const auto all = checkpoint::compare(x.dtype, x.bytes, y.bytes);
+std::optional<ElementDifference> first_element(const checkpoint::TensorView& a,
+                                               const checkpoint::TensorView& b) {
+  if (a.dtype != b.dtype || a.shape != b.shape) return std::nullopt;
+  const auto all = checkpoint::compare(a.dtype, a.bytes, b.bytes);
   if (all.differing == 0) return std::nullopt;
-  const std::size_t size = size_of(x.dtype);
+  const std::size_t size = size_of(a.dtype);
   const auto at = static_cast<std::size_t>(all.first) * size;
-  const auto one = checkpoint::compare(x.dtype, x.bytes.subspan(at, size), y.bytes.subspan(at, size));
+  const auto one = checkpoint::compare(a.dtype, a.bytes.subspan(at, size), b.bytes.subspan(at, size));
   ElementDifference e{.element = all.first,
-                      .index = checkpoint::place_text(all.first, x.shape),
-                      .first = value_text(x.dtype, x.bytes.subspan(at, size)),
-                      .second = value_text(y.dtype, y.bytes.subspan(at, size)),
+                      .index = checkpoint::place_text(all.first, a.shape),
+                      .first = value_text(a.dtype, a.bytes.subspan(at, size)),
+                      .second = value_text(b.dtype, b.bytes.subspan(at, size)),
                       .differing = all.differing,
-                      .elements = x.elements()};
+                      .elements = a.elements()};
   if (one.nan == 0) e.ulps = one.max_ulps;
   return e;
 }
