@@ -13,6 +13,10 @@
 
 namespace tutti::checkpoint {
 
+// Where an element of this number, in row-major order, is in a tensor: 17 in a shape of [2, 3, 5] is
+// "[1, 0, 2]".
+std::string place_text(std::int64_t element, const std::vector<std::int64_t>& shape);
+
 enum class Difference { none, only_in_first, only_in_second, dtype, shape, values };
 
 // A tensor's type and shape, without its bytes.
@@ -39,10 +43,6 @@ Diff diff(std::span<const TensorView> first, std::span<const TensorView> second)
 
 // The models; where both have an optimizer, its tensors follow, named "optimizer: NAME".
 Diff diff(const Checkpoint& first, const Checkpoint& second);
-
-// Where an element of this number, in row-major order, is in a tensor: 17 in a shape of [2, 3, 5] is
-// "[1, 0, 2]".
-std::string place_text(std::int64_t element, const std::vector<std::int64_t>& shape);
 
 // A table of the tensors that differ and a line that sums up; one line if none does.
 std::string render(const Diff& diff);

@@ -14,8 +14,8 @@ Checkpoints::Checkpoints(const RunContext& run, const TrainedModel& model, LiveR
       ledger_(ledger),
       saving_(run.config.out, run.board(), run.rank(), run.workers.world(), skips_nonfinite(run.config)) {}
 
-void Checkpoints::count_samples(std::int64_t done, collectives::Collectives& all) {
-  if (!run_.config.no_checkpoint) samples_.emplace(done, gathered(all, ledger_));
+void Checkpoints::count_samples(collectives::Collectives& all) {
+  if (!run_.config.no_checkpoint) samples_ = gathered(all, ledger_);
 }
 
 void Checkpoints::save(std::int64_t done, Moment moment, state::Differs beside) {
@@ -26,12 +26,12 @@ void Checkpoints::save(std::int64_t done, Moment moment, state::Differs beside) 
   if (run_.together && !model_.buffers.empty()) differs = beside;
   if (run_.strategy.replicas_differ && moment != Moment::ended) differs = state::Differs::all;
   const state::Hold hold = moment == Moment::between_steps ? state::Hold::copies : state::Hold::originals;
-  nlohmann::json meta = {{"config", run_.config},
-                         {"version", kVersion},
-                         {"routes", live_.routing().routes()},
-                         {"data_sha256", run_.setup.data_sha256}};
-  if (samples_ && samples_->first == done) meta["sample_ledger"] = samples_->second;
-  saving_.save(live_.replica(), model_.buffers, {done, differs, run_.first(), hold}, std::move(meta));
+  saving_.save(live_.replica(), model_.buffers, {done, differs, run_.first(), hold},
+               {{"config", run_.config},
+                {"version", kVersion},
+                {"routes", live_.routing().routes()},
+                {"data_sha256", run_.setup.data_sha256},
+                {"sample_ledger", std::exchange(samples_, nullptr)}});
   if (differs != state::Differs::nothing && run_.board().shows_one_host()) tell_of_parts(done);
 }
 

@@ -21,9 +21,9 @@ class Checkpoints {
   Checkpoints(const RunContext& run, const TrainedModel& model, LiveReplica& live,
               const SampleLedger& ledger);
 
-  // Before save() of the same step: it keeps which samples all workers have used so far, so that a run that
-  // goes on from there can, too. A collective call; without it the checkpoint does not say.
-  void count_samples(std::int64_t done, collectives::Collectives& all);
+  // Right before save(), after the same step: the checkpoint keeps which samples all workers have used so
+  // far. A collective call; without it the checkpoint does not say.
+  void count_samples(collectives::Collectives& all);
 
   // After `done` steps; all workers call it. `beside` is what workers that have the same parameters keep for
   // themselves just now. Writing goes on beside the steps that follow.
@@ -45,7 +45,7 @@ class Checkpoints {
   const TrainedModel& model_;
   LiveReplica& live_;
   const SampleLedger& ledger_;
-  std::optional<std::pair<std::int64_t, std::vector<EpochSums>>> samples_;  // after which step
+  nlohmann::json samples_;  // of all workers, for the next save(); null: not known
   const Saving::Emit tell_ = [this](const observe::Event& e) { run_.sink.emit(e); };
   Saving saving_;
 };

@@ -48,10 +48,10 @@ class Trainer {
 
   void start_run() {
     live_.start([&] { return model_.network->rows_read(work_.tensors_of(*next_)); });
-    watch_.start(live_.replica());
     if (run_.first() || survives_workers(run_.config)) initial_sha256_ = live_.digest();
     run_.emit(observe::RunStarted{run_.setup.first_step, run_.plan.total_steps,
                                   models::count_parameters(*model_.network), live_.describe()});
+    watch_.start(live_.replica());
     evaluator_.start();
   }
 
@@ -109,8 +109,8 @@ class Trainer {
       last_step_ = steps_seen_;
       return;
     }
+    if (run_.together && (due.checkpoint || asked.save)) checkpoints_.count_samples(run_.workers);
     if (due.checkpoint || asked.save) {
-      if (run_.together) checkpoints_.count_samples(steps_seen_, run_.workers);
       const state::Differs beside = due.anything() ? state::Differs::nothing : state::Differs::buffers;
       checkpoints_.save(steps_seen_, Moment::between_steps, beside);
     }
@@ -137,8 +137,8 @@ class Trainer {
 
   // As it was asked to: saves, and ends in the middle of the run.
   void stop() {
+    if (!run_.asynchronous) checkpoints_.count_samples(run_.workers);
     if (!run_.strategy.replicas_differ) steps_seen_ = exchange().steps_done();
-    if (!run_.asynchronous) checkpoints_.count_samples(steps_seen_, run_.workers);
     checkpoints_.save(steps_seen_, Moment::stopped, state::Differs::buffers);
     checkpoints_.finish();
     run_.board().requests().set_met(net::Request::stop);
@@ -150,8 +150,8 @@ class Trainer {
   // Everyone that is left is here, with the same parameters.
   void conclude() {
     model_.buffers.average(run_.workers_left());
-    checkpoints_.count_samples(last_step_, run_.workers_left());
     const bool just_evaluated = over_ && run_.together;
+    checkpoints_.count_samples(run_.workers_left());
     if (!run_.config.no_evaluate && !just_evaluated) evaluate(last_step_, &run_.workers_left());
     if (!saved_early_) checkpoints_.save(last_step_, Moment::ended, state::Differs::nothing);
     checkpoints_.finish();
