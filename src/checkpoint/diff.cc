@@ -42,13 +42,6 @@ TensorDiff diff_pair(const TensorView& a, const TensorView& b) {
   return out;
 }
 
-// 17 in a shape of [2, 3, 5] is [1, 0, 2].
-std::string place_text(std::int64_t index, const std::vector<std::int64_t>& shape) {
-  std::vector<std::int64_t> place(shape.size());
-  for (std::size_t d = shape.size(); d-- > 0; index /= shape[d]) place[d] = index % shape[d];
-  return shape_text(place);
-}
-
 std::string kind_text(const TensorKind& kind) {
   return fmt::format("{} {}", name_of(kind.dtype), shape_text(kind.shape));
 }
@@ -96,6 +89,12 @@ std::vector<OtherArithmetic> other_arithmetic(const nlohmann::json& first, const
 }
 
 }  // namespace
+
+std::string place_text(std::int64_t index, const std::vector<std::int64_t>& shape) {
+  std::vector<std::int64_t> place(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0; index /= shape[d]) place[d] = index % shape[d];
+  return shape_text(place);
+}
 
 bool Diff::identical() const {
   return std::ranges::all_of(tensors, [](const auto& t) { return t.difference == Difference::none; });

@@ -13,6 +13,10 @@
 
 namespace tutti::checkpoint {
 
+// Where an element of this number, in row-major order, is in a tensor: 17 in a shape of [2, 3, 5] is
+// "[1, 0, 2]".
+std::string place_text(std::int64_t element, const std::vector<std::int64_t>& shape);
+
 enum class Difference { none, only_in_first, only_in_second, dtype, shape, values };
 
 // A tensor's type and shape, without its bytes.

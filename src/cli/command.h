@@ -20,6 +20,7 @@ void add_slurm(CLI::App& app, Action& action);
 void add_emulate(CLI::App& app, Action& action);
 void add_launch(CLI::App& app, Action& action);
 void add_ckpt(CLI::App& app, Action& action);
+void add_bisect(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_models(CLI::App& app, Action& action);

@@ -75,6 +75,7 @@ int run(int argc, char** argv) {
   add_slurm(app, action);
   add_emulate(app, action);
   add_ckpt(app, action);
+  add_bisect(app, action);
   add_data(app, action);
   add_models(app, action);
   add_doctor(app, action);

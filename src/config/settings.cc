@@ -224,6 +224,10 @@ std::vector<Setting> emulation_settings() {
                   "pace of a device that computes so many 10^12 operations a second: 3 times the forward pass "
                   "of a batch (instead of --pace)"}),
       changeable({"slow", &C::slow, "RANK:FACTOR makes one worker so many times slower"}),
+      changeable({"flip_bit", &C::flip_bit,
+                  "RANK:STEP:TENSOR:ELEMENT:BIT flips one bit of a gradient on that worker in that step, for tests "
+                  "of what finds it; :gradient behind it does so before the exchange, :mean (the default) after "
+                  "it"}),
       changeable({"emulate", &C::emulate, kEmulateHelp}),
   };
 }
@@ -280,6 +284,14 @@ std::vector<Setting> outcome_settings() {
       {"checkpoint_every", &C::checkpoint_every, {.least = 1, .or_zero = true},
        "steps between checkpoints; 0: after each epoch and at the end"},
       {"no_checkpoint", &C::no_checkpoint, "save no checkpoint, not even at the end"},
+      {"check_replicas", &C::check_replicas, {.least = 1, .or_zero = true, .said_least = 0},
+       "steps between comparisons of the workers' parameters, which end the run where they differ and name the "
+       "rank and the tensor; 0: only at the end"},
+      {"record_digests", &C::record_digests,
+       "write record/, digests of each step's gradients, means and parameters on every worker (for `tutti "
+       "bisect`)"},
+      {"record_step", &C::record_step, {.least = 1, .or_zero = true, .said_least = 0},
+       "write record/step-N, all of that step's gradients, means and parameters on every worker; 0: none"},
       {"out", &C::out, "run folder; default runs/<model>-<strategy>-<time>"},
       {"resume", &C::resume,
        "run folder whose newest whole checkpoint to go on from, or one of its checkpoints/step-N | auto: go "

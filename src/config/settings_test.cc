@@ -256,6 +256,7 @@ TEST(Settings, ThatAResumedRunMayChangeAreFew) {
                                                "measure_links",
                                                "device_tflops",
                                                "slow",
+                                               "flip_bit",
                                                "emulate",
                                                "device",
                                                "wire",

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/port_range.h"
 #include "config/emulation.h"
+#include "config/flip_bit.h"
 #include "config/hosts.h"
 #include "config/settings.h"
 
@@ -47,6 +48,7 @@ void require_emulated(const TrainConfig& c) {
   require(c.device_tflops == 0 || c.pace_ms == 0, "device-tflops",
           "left out where --pace is given: both say how long a step computes", c.device_tflops);
   parse_slow(c);
+  parse_flip_bit(c);
   const bool emulated = parse_emulation(c.emulate).has_value();
   require(!emulated || c.transport != "shm", "transport", "tcp with --emulate, whose hosts share no memory",
           c.transport);

@@ -84,6 +84,7 @@ struct TrainConfig {
   double pace_ms = 0;        // above 0: wait so long instead of computing
   double device_tflops = 0;  // above 0: as long as such a device would compute; resolved to pace_ms
   std::string slow;          // RANK:FACTOR
+  std::string flip_bit;      // RANK:STEP:TENSOR:ELEMENT:BIT[:gradient|mean] (config/flip_bit.h)
   std::string emulate;       // hosts=N,link=RATE; empty: no emulated cluster
 
   std::string hosts;           // host1:4,host2:4; empty: this one alone
@@ -118,6 +119,9 @@ struct TrainConfig {
   bool tensorboard = false;
   std::int64_t checkpoint_every = 0;  // steps; 0: after each epoch and at the end
   bool no_checkpoint = false;         // neither then nor at the end
+  std::int64_t check_replicas = 0;    // steps; 0: never
+  bool record_digests = false;        // of all steps (train/step_record.h)
+  std::int64_t record_step = 0;       // this one whole; 0: none
   std::string out;                    // empty: runs/<model>-<strategy>-<time>
   std::string resume;                 // a run folder, a step folder, or auto
   bool overwrite = false;             // what an earlier run left in `out`

@@ -55,6 +55,7 @@ bool FiniteGuard::loss(std::size_t phase, double value) {
 }
 
 bool FiniteGuard::own_gradient(std::size_t bucket) {
+  if (watch_ != nullptr) watch_->own_gradient(bucket);
   bool usable = true;
   for (int p = 0; p < options_.places; ++p) usable = own_place(bucket, buckets_.place(bucket, p)) && usable;
   return usable;

@@ -20,6 +20,7 @@
 #include "base/deadline.h"
 #include "base/rank.h"
 #include "collectives/collectives.h"
+#include "exchange/gradient_watch.h"
 #include "grad/buckets.h"
 
 namespace tutti::exchange {
@@ -40,6 +41,10 @@ class FiniteGuard {
   FiniteGuard(grad::Buckets& buckets, const FiniteOptions& options);
 
   bool skips() const { return options_.policy == OnNonFinite::skip; }
+
+  // Between steps: every gradient of this worker's own passes here, so somebody else who is to see them does,
+  // too, before they are looked at. Null: nobody. Outlives it.
+  void watch(GradientWatch* watch) { watch_ = watch; }
 
   // Counts from 1.
   void begin_step(std::int64_t step);
@@ -74,6 +79,7 @@ class FiniteGuard {
   grad::Buckets& buckets_;
   const FiniteOptions options_;
   const unsigned limit_;  // of what will be added up
+  GradientWatch* watch_ = nullptr;
   std::int64_t step_ = 0;
   bool skipped_ = false;
   std::atomic<Clock::rep> time_{0};

@@ -23,12 +23,12 @@ class Local final : public Exchange {
  private:
   // Of shards the mean, as all other strategies form it.
   void apply(std::size_t bucket) {
-    if (parts_.shards != nullptr) {
-      parts_.shards->complete(bucket);
-      const auto places = parts_.shards->places(bucket);
-      parts_.workers.average_shards(collectives::Operation::all_reduce, {parts_.shards->tree(), places});
-    }
-    parts_.updater.apply_own(bucket);
+    if (parts_.shards == nullptr) return parts_.updater.apply_own(bucket);
+    parts_.shards->complete(bucket);
+    parts_.updater.finite().own_gradient(bucket);
+    const auto places = parts_.shards->places(bucket);
+    parts_.workers.average_shards(collectives::Operation::all_reduce, {parts_.shards->tree(), places});
+    parts_.updater.apply(bucket);
   }
 
   const Parts parts_;

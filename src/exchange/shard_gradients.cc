@@ -54,6 +54,7 @@ void ShardGradients::set_aside_bucket(std::size_t bucket) {
   const auto leaf = buckets_.gradients(bucket);
   ShardNode node{run_.first + waiting.done++, 1};
   TUTTI_CHECK(node.first + 1 < run_.last, "the last shard is not set aside");
+  if (watch_ != nullptr) watch_->shard_gradient(bucket, node.first);
   // The sum of two brothers stays in the place of the first, which is also where it waits.
   if (!nodes.empty() && tree_.are_brothers(nodes.back(), node)) {
     const auto into = place_of(bucket, nodes.size() - 1);
@@ -82,6 +83,7 @@ void ShardGradients::complete(std::size_t bucket) {
   Waiting& waiting = waiting_[bucket];
   auto& nodes = waiting.nodes;
   TUTTI_CHECK(waiting.done + 1 == run_.count(), "{} of {} shards were set aside", waiting.done, run_.count());
+  if (watch_ != nullptr) watch_->shard_gradient(bucket, run_.last - 1);
   const auto sum = buckets_.gradients(bucket);
   ShardNode node = tree_.grown({run_.last - 1, 1});
   while (!nodes.empty() && tree_.are_brothers(nodes.back(), node)) {

@@ -16,6 +16,7 @@
 
 #include "base/shard_tree.h"
 #include "collectives/collectives.h"
+#include "exchange/gradient_watch.h"
 #include "grad/buckets.h"
 
 namespace tutti::exchange {
@@ -38,6 +39,9 @@ class ShardGradients {
   void set_aside(std::size_t phase);
   // The same for the last: on return this worker's nodes lie in the bucket's places.
   void complete(std::size_t bucket);
+  // Who sees the gradient of each shard from now on; null: nobody. It outlives the steps that it sees.
+  void watch(GradientWatch* watch) { watch_ = watch; }
+
   // For Collectives::average_shards.
   std::vector<collectives::Buffer> places(std::size_t bucket);
 
@@ -55,6 +59,7 @@ class ShardGradients {
   const ShardRun run_;
   const std::vector<ShardTree::Held> held_;
   std::vector<Waiting> waiting_;  // by bucket
+  GradientWatch* watch_ = nullptr;
 };
 
 }  // namespace tutti::exchange

@@ -25,6 +25,7 @@ void Updater::begin_step(std::int64_t t, double lr) {
 
 void Updater::apply(std::size_t bucket) {
   if (mean_factor_ != 1) optim::scale(buckets_.gradients(bucket), mean_factor_);
+  if (watch_ != nullptr) watch_->mean_gradient(bucket);
   take(bucket, !finite_.skips() || finite_.mean_gradient(bucket));
 }
 

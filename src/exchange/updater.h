@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "exchange/finite_guard.h"
+#include "exchange/gradient_watch.h"
 #include "exchange/update.h"
 #include "grad/buckets.h"
 #include "ps/contents.h"
@@ -47,6 +48,13 @@ class Updater {
   // Looks at every number before it leaves this worker; knows which steps were skipped.
   FiniteGuard& finite() { return finite_; }
 
+  // Between steps: somebody sees this worker's gradients and their means from now on; null: nobody. Outlives
+  // the updater.
+  void watch(GradientWatch* watch) {
+    watch_ = watch;
+    finite_.watch(watch);
+  }
+
   // The same length for gradients that others apply: all of them are here, and leave after it.
   bool clips() const { return clip_norm_ > 0; }
   void clip();
@@ -79,6 +87,7 @@ class Updater {
   bool usable_ = true;       // all of them are
   double gradient_norm_ = 0;
   FiniteGuard finite_;
+  GradientWatch* watch_ = nullptr;
   std::int64_t t_ = 0;
   double lr_ = 0;
   std::vector<std::vector<std::vector<float>>> table_state_;  // slot, table, element

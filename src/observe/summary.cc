@@ -76,6 +76,12 @@ inline constexpr auto kKeys<Machine> = std::tuple(Key{"cpu", &Machine::cpu}, Key
                                                   Key{"memory_bytes", &Machine::memory_bytes},
                                                   Key{"kernel", &Machine::kernel});
 
+template <>
+inline constexpr auto kKeys<EpochSamples> = std::tuple(Key{"epoch", &EpochSamples::epoch},
+                                                       Key{"samples", &EpochSamples::samples},
+                                                       Key{"digest", &EpochSamples::digest},
+                                                       Key{"partial", &EpochSamples::partial});
+
 // Needed is what tables, verdicts and pages count on; the rest may be missing in files of earlier versions.
 template <>
 inline constexpr auto kKeys<Summary> = std::tuple(
@@ -107,10 +113,10 @@ inline constexpr auto kKeys<Summary> = std::tuple(
     Key{"parameters_sha256", &Summary::parameters_sha256, Presence::needed},
     Key{"replicas_sha256", &Summary::replicas_sha256, Presence::needed},
     Key{"initial_parameters_sha256", &Summary::initial_parameters_sha256},
-    Key{"samples_sha256", &Summary::samples_sha256}, Key{"data_sha256", &Summary::data_sha256},
-    Key{"machine", &Summary::machine}, Key{"config", &Summary::config, Presence::needed},
-    Key{"version", &Summary::version}, Key{"emulated", &Summary::emulated},
-    Key{"rejected_connections", &Summary::rejected_connections});
+    Key{"samples_sha256", &Summary::samples_sha256}, Key{"sample_ledger", &Summary::sample_ledger},
+    Key{"data_sha256", &Summary::data_sha256}, Key{"machine", &Summary::machine},
+    Key{"config", &Summary::config, Presence::needed}, Key{"version", &Summary::version},
+    Key{"emulated", &Summary::emulated}, Key{"rejected_connections", &Summary::rejected_connections});
 
 void to_json(nlohmann::json& json, const Summary& summary) {
   json = write_record(summary);
@@ -183,6 +189,8 @@ std::string conditions_of(const Summary& s) {
   std::vector<std::string> said;
   if (s.pace_ms > 0) said.push_back(fmt::format("paced at {} ms", s.pace_ms));
   if (!s.slow.empty()) said.push_back("slowed " + s.slow);
+  if (const auto flipped = s.config.value("flip_bit", ""); !flipped.empty())
+    said.push_back("a bit flipped at " + flipped);
   if (s.emulated) {
     said.push_back(fmt::format("emulated hosts={},link={}", s.emulated->hosts, s.emulated->link));
   }

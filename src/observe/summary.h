@@ -105,6 +105,15 @@ struct Emulated {
   bool operator==(const Emulated&) const = default;
 };
 
+// Which samples an epoch's steps were made with, as the workers have counted them, whoever took which.
+struct EpochSamples {
+  std::int64_t epoch = 0;     // from 1
+  std::uint64_t samples = 0;  // each as often as it was used
+  std::string digest;         // of their numbers, in any order (train/sample_ledger.h)
+  bool partial = false;       // steps of this epoch were made of which nothing is known here
+  bool operator==(const EpochSamples&) const = default;
+};
+
 struct Summary {
   std::string model;
   std::string data;
@@ -156,6 +165,7 @@ struct Summary {
   std::vector<std::string> replicas_sha256;  // each worker's
   std::string initial_parameters_sha256;     // before the first step
   std::string samples_sha256;                // which samples the workers used, in their order
+  std::vector<EpochSamples> sample_ledger;   // the same by epoch, equal for every number of workers
   std::string data_sha256;
   Machine machine;
   nlohmann::json config = nlohmann::json::object();  // resolved, as config::TrainConfig writes it

@@ -63,6 +63,7 @@ Summary with_everything() {
           .replicas_sha256 = {"a", "b"},
           .initial_parameters_sha256 = "c",
           .samples_sha256 = "d",
+          .sample_ledger = {{.epoch = 2, .samples = 60'000, .digest = "0f", .partial = true}},
           .data_sha256 = "e",
           .machine = {.cpu = "a processor", .cores = 2, .memory_bytes = 1024, .kernel = "Linux 6"},
           .config = {{"lr", 0.5}},
@@ -112,6 +113,7 @@ const std::vector<std::string> kAlways = {
     "replicas_sha256",
     "reproducible",
     "restarts",
+    "sample_ledger",
     "samples_per_second",
     "samples_sha256",
     "seed",
@@ -308,6 +310,7 @@ TEST(Summary, ReplicasThatDifferAreSeen) {
 TEST(Summary, SaysWhatMakesARunNoPlainTraining) {
   EXPECT_EQ(conditions_of({}), "");
   EXPECT_EQ(conditions_of(with_everything()), "paced at 20 ms, slowed 1:5, emulated hosts=2,link=1gbit");
+  EXPECT_EQ(conditions_of({.config = {{"flip_bit", "1:2:w:3:4"}}}), "a bit flipped at 1:2:w:3:4");
 }
 
 }  // namespace

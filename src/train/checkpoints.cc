@@ -7,11 +7,17 @@
 
 namespace tutti::train {
 
-Checkpoints::Checkpoints(const RunContext& run, const TrainedModel& model, LiveReplica& live)
+Checkpoints::Checkpoints(const RunContext& run, const TrainedModel& model, LiveReplica& live,
+                         const SampleLedger& ledger)
     : run_(run),
       model_(model),
       live_(live),
+      ledger_(ledger),
       saving_(run.config.out, run.board(), run.rank(), run.workers.world(), skips_nonfinite(run.config)) {}
+
+void Checkpoints::count_samples(collectives::Collectives& all) {
+  if (!run_.config.no_checkpoint) samples_ = gathered(all, ledger_);
+}
 
 void Checkpoints::save(std::int64_t done, Moment moment, state::Differs beside) {
   if (run_.config.no_checkpoint) return;
@@ -26,7 +32,8 @@ void Checkpoints::save(std::int64_t done, Moment moment, state::Differs beside) 
                 {"version", kVersion},
                 {"arithmetic", describe_arithmetic(run_.config)},
                 {"routes", live_.routing().routes()},
-                {"data_sha256", run_.setup.data_sha256}});
+                {"data_sha256", run_.setup.data_sha256},
+                {"sample_ledger", std::exchange(samples_, nullptr)}});
   if (differs != state::Differs::nothing && run_.board().shows_one_host()) tell_of_parts(done);
 }
 

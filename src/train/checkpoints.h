@@ -3,6 +3,7 @@
 
 #include "train/live_replica.h"
 #include "train/run_context.h"
+#include "train/sample_ledger.h"
 #include "train/saving.h"
 #include "train/trained_model.h"
 
@@ -17,7 +18,12 @@ enum class Moment {
 // A worker's. One thread calls it; everything that it is given outlives it.
 class Checkpoints {
  public:
-  Checkpoints(const RunContext& run, const TrainedModel& model, LiveReplica& live);
+  Checkpoints(const RunContext& run, const TrainedModel& model, LiveReplica& live,
+              const SampleLedger& ledger);
+
+  // Right before save(), after the same step: the checkpoint keeps which samples all workers have used so
+  // far. A collective call; without it the checkpoint does not say.
+  void count_samples(collectives::Collectives& all);
 
   // After `done` steps; all workers call it. `beside` is what workers that have the same parameters keep for
   // themselves just now. Writing goes on beside the steps that follow.
@@ -38,6 +44,8 @@ class Checkpoints {
   const RunContext& run_;
   const TrainedModel& model_;
   LiveReplica& live_;
+  const SampleLedger& ledger_;
+  nlohmann::json samples_;  // of all workers, for the next save(); null: not known
   const Saving::Emit tell_ = [this](const observe::Event& e) { run_.sink.emit(e); };
   Saving saving_;
 };

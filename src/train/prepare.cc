@@ -12,8 +12,10 @@
 #include "net/wire.h"
 #include "train/open_data.h"
 #include "train/plan.h"
+#include "train/replica_check.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
+#include "train/step_watch.h"
 #include "train/strategy_settings.h"
 #include "train/target.h"
 
@@ -87,6 +89,7 @@ void to_json(nlohmann::json& json, const Setup& s) {
           {"total_steps", s.total_steps},
           {"data_sha256", s.data_sha256},
           {"restarts", s.restarts}};
+  if (s.ledger) json["ledger"] = *s.ledger;
 }
 
 void from_json(const nlohmann::json& json, Setup& s) {
@@ -101,6 +104,7 @@ void from_json(const nlohmann::json& json, Setup& s) {
   json.at("total_steps").get_to(s.total_steps);
   json.at("data_sha256").get_to(s.data_sha256);
   json.at("restarts").get_to(s.restarts);
+  if (json.contains("ledger")) s.ledger = json["ledger"].get<std::vector<EpochSums>>();
 }
 
 namespace {
@@ -267,6 +271,8 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   }
   resolve_reproducible(strategy, c);
   resolve_servers(strategy, model, c);
+  require_same_replicas(strategy, c);
+  require_flippable(strategy, c);
   target_of(c, model);
   std::optional<data::DatasetInfo> info;  // none: made up
   if (c.data != kSynthetic) info = data::find_dataset(c.data, own_data_of(c));

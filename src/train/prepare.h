@@ -11,20 +11,22 @@
 #include "exchange/router.h"
 #include "observe/summary.h"
 #include "train/folder_lock.h"
+#include "train/sample_ledger.h"
 
 namespace tutti::train {
 
 // What every worker receives: the resolved config and files that can be mapped as they are.
 struct Setup {
   config::TrainConfig config;
-  std::vector<Field> fields{};               // of a sample; none: those that the model takes
-  data::PartFiles files{};                   // none for data that is made up
-  std::optional<std::string> checkpoint{};   // step folder to go on from
-  std::int64_t first_step = 0;               // steps that it has done
-  std::vector<exchange::Route> routes{};     // that it had, where the strategy routes
-  std::int64_t total_steps = 0;              // of the whole run
-  std::string data_sha256{};                 // of what it learns from and is tested on
-  std::vector<observe::Restart> restarts{};  // of this run so far
+  std::vector<Field> fields{};                     // of a sample; none: those that the model takes
+  data::PartFiles files{};                         // none for data that is made up
+  std::optional<std::string> checkpoint{};         // step folder to go on from
+  std::int64_t first_step = 0;                     // steps that it has done
+  std::vector<exchange::Route> routes{};           // that it had, where the strategy routes
+  std::int64_t total_steps = 0;                    // of the whole run
+  std::string data_sha256{};                       // of what it learns from and is tested on
+  std::vector<observe::Restart> restarts{};        // of this run so far
+  std::optional<std::vector<EpochSums>> ledger{};  // which samples those steps used, if the checkpoint says
 };
 
 void to_json(nlohmann::json& json, const Setup& setup);

@@ -61,6 +61,9 @@ void go_on_from(const checkpoint::Checkpoint& checkpoint, Setup& setup) {
   setup.checkpoint = checkpoint.path.string();
   setup.first_step = checkpoint.step.value();
   if (checkpoint.meta.contains("routes")) checkpoint.meta["routes"].get_to(setup.routes);
+  setup.ledger.reset();
+  const auto ledger = checkpoint.meta.value("sample_ledger", nlohmann::json());
+  if (!ledger.is_null()) setup.ledger = ledger.get<std::vector<EpochSums>>();
 }
 
 // Whether the run in the folder has ended as this one would: at its last step, or when its target was

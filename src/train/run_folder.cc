@@ -18,7 +18,7 @@ constexpr const char* kKind = "tutti run";
 constexpr int kFormat = 1;
 
 constexpr std::string_view kFiles[] = {"summary.json", "metrics.jsonl", "trace.json", "report.html"};
-constexpr std::string_view kFolders[] = {"checkpoints", "samples", "tensorboard"};
+constexpr std::string_view kFolders[] = {"checkpoints", "samples", "tensorboard", "record"};
 constexpr std::string_view kSamplesOfRank = "samples-rank-";
 constexpr std::string_view kProbe = ".writable";  // 0.1.0 wrote it to see whether it may
 
@@ -95,6 +95,9 @@ void clear(const fs::path& out) {
   remove_if(out / "samples", [](const std::string& name) { return step_name(name).has_value(); });
   remove_if(out / "tensorboard",
             [](const std::string& name) { return name.starts_with("events.out.tfevents."); });
+  remove_if(out / "record", [](const std::string& name) {
+    return step_name(name).has_value() || name.starts_with("digests-rank-");
+  });
   remove_if(out / "checkpoints", [](const std::string& name) {
     const auto step = step_name(name);
     return step && (step->suffix.empty() || step->suffix.ends_with(".partial") ||
@@ -130,6 +133,16 @@ std::vector<std::string> set_aside_later(const fs::path& out, std::int64_t step)
 }
 
 }  // namespace
+
+config::TrainConfig config_in_marker(const fs::path& folder) {
+  if (!has_marker(folder))
+    throw DataError(fmt::format("{}: no run folder: it has no {} of ours", folder.string(), kMarker));
+  try {
+    return nlohmann::json::parse(read_file(folder / kMarker)).at("config").get<config::TrainConfig>();
+  } catch (const nlohmann::json::exception& e) {
+    throw DataError(fmt::format("{}: {}", (folder / kMarker).string(), e.what()));
+  }
+}
 
 bool goes_on_in_place(const config::TrainConfig& c) {
   if (c.resume.empty()) return false;

@@ -27,6 +27,9 @@ namespace tutti::train {
 
 inline constexpr const char* kMarker = "run.json";
 
+// The settings of the run that the folder belongs to. Throws DataError if it is none's.
+config::TrainConfig config_in_marker(const std::filesystem::path& folder);
+
 // Whether the run goes on from a checkpoint of the folder that it writes into.
 bool goes_on_in_place(const config::TrainConfig& config);
 

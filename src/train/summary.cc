@@ -151,6 +151,7 @@ observe::Summary make_summary(const RunRecord& run, const std::vector<RankReport
   s.replicas_sha256 = list(ranks, &RankReport::parameters_sha256);
   s.initial_parameters_sha256 = run.initial_sha256;
   s.samples_sha256 = to_hex(order.digest());
+  s.sample_ledger = shown(joined(list(ranks, &RankReport::epochs)), !run.dropped_workers.empty());
   s.data_sha256 = run.setup.data_sha256;
   s.machine = observe::describe_machine();
   s.config = config;

@@ -13,6 +13,7 @@
 #include "train/measure.h"
 #include "train/plan.h"
 #include "train/prepare.h"
+#include "train/sample_ledger.h"
 #include "train/target.h"
 
 namespace tutti::train {
@@ -33,12 +34,13 @@ struct RankReport {
   std::string parameters_sha256 = {};
   std::string samples_sha256 = {};  // over the numbers of its samples, in their order
   std::int64_t skipped_steps = 0;
-  std::string first_skipped = {};  // what was wrong in the first of them
+  std::string first_skipped = {};      // what was wrong in the first of them
+  std::vector<EpochSums> epochs = {};  // the samples that it has used
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, rank, compute_ms, exchange_ms, exposed_exchange_ms,
                                    finite_check_ms, train_loss, steps, samples, seconds, bytes_sent,
                                    peak_memory_bytes, parameters_sha256, samples_sha256, skipped_steps,
-                                   first_skipped)
+                                   first_skipped, epochs)
 
 // What the steps say; bytes and digests are for the caller to add.
 RankReport make_report(const StepSeries& series, std::int64_t steps_per_epoch);

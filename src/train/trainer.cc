@@ -4,9 +4,11 @@
 #include "train/checkpoints.h"
 #include "train/evaluator.h"
 #include "train/live_replica.h"
+#include "train/replica_check.h"
 #include "train/run_requests.h"
 #include "train/skips.h"
 #include "train/step_log.h"
+#include "train/step_watch.h"
 #include "train/step_work.h"
 #include "train/summary.h"
 
@@ -49,6 +51,7 @@ class Trainer {
     if (run_.first() || survives_workers(run_.config)) initial_sha256_ = live_.digest();
     run_.emit(observe::RunStarted{run_.setup.first_step, run_.plan.total_steps,
                                   models::count_parameters(*model_.network), live_.describe()});
+    watch_.start(live_.replica());
     evaluator_.start();
   }
 
@@ -59,12 +62,15 @@ class Trainer {
     const double lr = optim::rate(run_.plan.schedule, index);
     updater().begin_step(index + 1, lr);
     skips_.before_step(updater().finite());
+    watch_.begin_step(index + 1, live_.replica());
     const auto computing = Clock::now();
     auto loss = work_.run(batch);
     look_ahead(loader);
     exchange().finish_step();
     if (run_.config.reproducible) loss = work_.finish_shards(batch);
     skips_.after_step(updater().finite(), index + 1, run_.rank());
+    watch_.end_step();
+    if (loss) ledger_.add(batch.epoch, batch.samples);
     log_.add({.batch = batch,
               .begin = begin,
               .computing = computing,
@@ -89,6 +95,7 @@ class Trainer {
   void after_step() {
     const std::int64_t before = std::exchange(steps_seen_, exchange().steps_done());
     checkpoints_.report();
+    replicas_.after_step(steps_seen_, live_.replica().buckets);
     if (steps_seen_ >= run_.plan.total_steps) return;
     const Due due = due_after(run_.config, run_.plan, before, steps_seen_);
     const auto asked = requests_.after_step(steps_seen_);
@@ -103,6 +110,7 @@ class Trainer {
       last_step_ = steps_seen_;
       return;
     }
+    if (run_.together && (due.checkpoint || asked.save)) checkpoints_.count_samples(run_.workers);
     if (due.checkpoint || asked.save) {
       const state::Differs beside = due.anything() ? state::Differs::nothing : model_.differs;
       checkpoints_.save(steps_seen_, Moment::between_steps, beside);
@@ -130,6 +138,7 @@ class Trainer {
 
   // As it was asked to: saves, and ends in the middle of the run.
   void stop() {
+    if (!run_.asynchronous) checkpoints_.count_samples(run_.workers);
     if (!run_.strategy.replicas_differ) steps_seen_ = exchange().steps_done();
     checkpoints_.save(steps_seen_, Moment::stopped, model_.differs);
     checkpoints_.finish();
@@ -143,6 +152,7 @@ class Trainer {
   void conclude() {
     model_.average_buffers(run_.workers_left());
     const bool just_evaluated = over_ && run_.together;
+    checkpoints_.count_samples(run_.workers_left());
     if (!run_.config.no_evaluate && !just_evaluated) evaluate(last_step_, &run_.workers_left());
     if (!saved_early_) checkpoints_.save(last_step_, Moment::ended, state::Differs::nothing);
     checkpoints_.finish();
@@ -170,6 +180,7 @@ class Trainer {
     mine.peak_memory_bytes = observe::peak_memory_bytes();
     mine.skipped_steps = skips_.count();
     mine.first_skipped = skips_.first();
+    mine.epochs = ledger_.epochs();
     const auto ranks = gather_reports(run_.workers_left(), mine);
     if (!run_.together) {
       for (std::string& line : who_skipped(ranks)) run_.note(std::move(line));
@@ -202,6 +213,7 @@ class Trainer {
   RunContext run_;
   const TrainedModel model_{run_};
   StepWork work_{run_, model_};
+  StepWatch watch_{run_, model_.buffers};
   LiveReplica live_{run_, model_, work_};
   Evaluator evaluator_{run_, *model_.network};
   Skips skips_{model_.buffers, run_.together ? &run_.workers : nullptr,
@@ -212,7 +224,11 @@ class Trainer {
                         run_.step_mode(),
                         run_.strategy.replicas_differ ? run_.config.sync_every : 1,
                         &run_.workers};
-  Checkpoints checkpoints_{run_, model_, live_};
+  ReplicaCheck replicas_{run_.workers, run_.config.check_replicas, run_.trace};
+  SampleLedger ledger_{run_.rank() == Rank{0} ? counted_before(run_.setup.ledger, run_.setup.first_step,
+                                                               run_.plan.steps_per_epoch)
+                                              : std::vector<EpochSums>()};
+  Checkpoints checkpoints_{run_, model_, live_, ledger_};
   StepLog log_{run_};
 
   std::optional<data::Batch> next_;

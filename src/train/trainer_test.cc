@@ -102,6 +102,7 @@ TEST_F(TrainerTest, TheSummaryHasTheseKeysAndNoOthers) {
                                 "replicas_sha256",
                                 "reproducible",
                                 "restarts",
+                                "sample_ledger",
                                 "samples_per_second",
                                 "samples_sha256",
                                 "seed",

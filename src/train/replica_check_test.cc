@@ -1,0 +1,81 @@
+#include "train/replica_check.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace tutti::train {
+namespace {
+
+using Digests = std::vector<std::uint64_t>;
+
+const std::vector<std::string> kTensors = {"conv.weight", "conv.bias", "fc.weight"};
+
+TEST(DifferingReplicas, NobodyIsNamedWhereAllAreTheSame) {
+  EXPECT_FALSE(differing_replicas(kTensors, {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}}));
+  EXPECT_FALSE(differing_replicas(kTensors, {{1, 2, 3}}));
+  EXPECT_FALSE(differing_replicas({}, {{}, {}}));
+}
+
+TEST(DifferingReplicas, TheMinorityIsNamedWithTheFirstTensorThatDiffers) {
+  EXPECT_EQ(differing_replicas(kTensors, {{1, 2, 3}, {1, 4, 5}, {1, 2, 3}}),
+            "the replicas differ: rank 1 is not as the other 2, first in conv.bias, whose digest is "
+            "0000000000000002 on ranks 0, 2, 0000000000000004 on rank 1");
+  // Rank 0 is nobody special.
+  EXPECT_EQ(differing_replicas(kTensors, {{1, 2, 4}, {1, 2, 3}, {1, 2, 3}}),
+            "the replicas differ: rank 0 is not as the other 2, first in fc.weight, whose digest is "
+            "0000000000000004 on rank 0, 0000000000000003 on ranks 1, 2");
+}
+
+TEST(DifferingReplicas, SeveralMayBeInTheMinorityEachInItsOwnWay) {
+  const auto said = differing_replicas(kTensors, {{1, 2, 3}, {9, 2, 3}, {1, 2, 3}, {1, 2, 8}, {1, 2, 3}});
+  ASSERT_TRUE(said);
+  EXPECT_NE(said->find("ranks 1, 3 are not as the other 3, first in conv.weight"), std::string::npos)
+      << *said;
+}
+
+TEST(DifferingReplicas, WhereNoSideHasMoreWorkersEveryoneIsTold) {
+  EXPECT_EQ(differing_replicas(kTensors, {{1, 2, 3}, {1, 7, 3}}),
+            "the replicas differ, and no side has more workers: first in conv.bias, whose digest is "
+            "0000000000000002 on rank 0, 0000000000000007 on rank 1");
+  const auto four = differing_replicas(kTensors, {{1, 2, 3}, {1, 7, 3}, {1, 7, 3}, {1, 2, 3}});
+  ASSERT_TRUE(four);
+  EXPECT_NE(four->find("0000000000000002 on ranks 0, 3, 0000000000000007 on ranks 1, 2"), std::string::npos);
+}
+
+TEST(CheckReplicas, StrategiesWhoseReplicasNeedNotBeTheSameRefuseIt) {
+  config::TrainConfig c;
+  c.workers = 2;
+  for (const auto& strategy : exchange::all_strategies()) {
+    c.strategy = strategy.name;
+    c.check_replicas = 0;
+    EXPECT_NO_THROW(require_same_replicas(strategy, c)) << strategy.name;
+    c.check_replicas = 5;
+    if (strategy.asynchronous || strategy.replicas_differ) {
+      EXPECT_THROW(require_same_replicas(strategy, c), ConfigError) << strategy.name;
+    } else {
+      EXPECT_NO_THROW(require_same_replicas(strategy, c)) << strategy.name;
+    }
+  }
+  c.strategy = "ps-sync";
+  c.backup_workers = 1;
+  EXPECT_THROW(require_same_replicas(exchange::find_strategy("ps-sync"), c), ConfigError);
+}
+
+// What is laid out in buckets is found there, tensor by tensor.
+TEST(ParameterDigests, ChangeWithOneBitOfTheirOwnTensorAlone) {
+  const torch::nn::Sequential net(torch::nn::Linear(7, 5), torch::nn::Linear(5, 3));
+  std::vector<std::vector<std::byte>> memory;
+  grad::Buckets buckets(*net, 64, [&](std::size_t bytes) { return std::span(memory.emplace_back(bytes)); });
+  const auto before = parameter_digests(buckets);
+  ASSERT_EQ(before.size(), 4U);
+  const torch::NoGradGuard no_grad;
+  net->parameters()[2].view(-1)[4] += 1;
+  auto after = parameter_digests(buckets);
+  EXPECT_NE(after[2], before[2]);
+  after[2] = before[2];
+  EXPECT_EQ(after, before);
+}
+
+}  // namespace
+}  // namespace tutti::train
