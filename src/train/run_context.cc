@@ -68,6 +68,11 @@ data::LoaderPlan RunContext::loading() const {
           .augment = augment_of(config)};
 }
 
+std::vector<EpochSums> RunContext::samples_before() const {
+  if (rank() != Rank{0}) return {};
+  return counted_before(setup.ledger, setup.first_step, plan.steps_per_epoch);
+}
+
 StepMode RunContext::step_mode() const {
   if (asynchronous) return StepMode::asynchronous;
   return strategy.replicas_differ ? StepMode::in_periods : StepMode::together;

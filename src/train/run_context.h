@@ -1,6 +1,7 @@
 // What every part of a worker's run looks at: its settings, its plan, its peers, and whom it tells.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@
 #include "train/plan.h"
 #include "train/prepare.h"
 #include "train/run_requests.h"
+#include "train/sample_ledger.h"
 
 namespace tutti::train {
 
@@ -57,6 +59,8 @@ class RunContext {
 
   // Which samples this worker reads.
   data::LoaderPlan loading() const;
+  // What was trained on before this run's first step, of which rank 0 keeps count for all.
+  std::vector<EpochSums> samples_before() const;
 
   // Where workers may have died on the way, those that are left end the run among themselves: all of them
   // call it, and speak through workers_left() from then on.
@@ -68,6 +72,7 @@ class RunContext {
 
   StepMode step_mode() const;
   Rank rank() const { return workers.rank(); }
+  std::filesystem::path folder() const { return config.out; }
   const net::StatusBoard& board() const { return everyone.board(); }
   // Who tells, evaluates and saves: rank 0 while it lives.
   bool first() const { return net::first_left(board(), workers.world()) == rank(); }

@@ -110,8 +110,8 @@ class Trainer {
       last_step_ = steps_seen_;
       return;
     }
-    if (run_.together && (due.checkpoint || asked.save)) checkpoints_.count_samples(run_.workers);
     if (due.checkpoint || asked.save) {
+      if (run_.together) checkpoints_.count_samples(run_.workers);
       const state::Differs beside = due.anything() ? state::Differs::nothing : model_.differs;
       checkpoints_.save(steps_seen_, Moment::between_steps, beside);
     }
@@ -165,9 +165,8 @@ class Trainer {
 
   // The closing evaluation may take longer than a stop may: what has been trained is saved before.
   void save_if_told_to_stop(std::int64_t done) {
-    const bool closing = done == last_step_ && steps_seen_ >= last_step_;
-    if (!closing || saved_early_ || !run_.first() || run_.board().requests().asked(net::Request::stop) == 0)
-      return;
+    const bool closing = done == last_step_ && steps_seen_ >= last_step_ && !saved_early_;
+    if (!closing || !run_.first() || run_.board().requests().asked(net::Request::stop) == 0) return;
     saved_early_ = true;
     checkpoints_.save(done, Moment::ended, state::Differs::nothing);
   }
@@ -185,9 +184,7 @@ class Trainer {
     if (!run_.together) {
       for (std::string& line : who_skipped(ranks)) run_.note(std::move(line));
     }
-    if (run_.config.trace) {
-      write_trace(run_.workers_left(), run_.trace, std::filesystem::path(run_.config.out) / "trace.json");
-    }
+    if (run_.config.trace) write_trace(run_.workers_left(), run_.trace, run_.folder() / "trace.json");
     if (!run_.first()) return std::nullopt;
     auto summary = make_summary({.setup = run_.setup,
                                  .plan = run_.plan,
@@ -225,9 +222,7 @@ class Trainer {
                         run_.strategy.replicas_differ ? run_.config.sync_every : 1,
                         &run_.workers};
   ReplicaCheck replicas_{run_.workers, run_.config.check_replicas, run_.trace};
-  SampleLedger ledger_{run_.rank() == Rank{0} ? counted_before(run_.setup.ledger, run_.setup.first_step,
-                                                               run_.plan.steps_per_epoch)
-                                              : std::vector<EpochSums>()};
+  SampleLedger ledger_{run_.samples_before()};
   Checkpoints checkpoints_{run_, model_, live_, ledger_};
   StepLog log_{run_};
 
@@ -249,17 +244,6 @@ std::optional<observe::Summary> train(const Setup& setup, net::Transport& everyo
   auto summary = trainer.run();
   if (summary) observe::write_summary(setup.config.out, *summary);
   return summary;
-}
-
-void serve(const Setup& setup, net::Transport& everyone, const std::vector<int>& hosts) {
-  const auto options = tuning_of(setup.config, hosts).servers;
-  auto order = seen_by_servers(setup.config, hosts);
-  if (order.empty()) {
-    ps::serve(everyone, options);
-    return;
-  }
-  net::Survivors seen(everyone, std::move(order));
-  ps::serve(seen, options);
 }
 
 }  // namespace tutti::train
