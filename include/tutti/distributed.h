@@ -5,7 +5,9 @@
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -36,7 +38,27 @@ struct DistributedOptions {
   // A folder that save() wrote into, or one step folder in it: the training goes on from the newest whole
   // checkpoint there, where rank 0 sees it, and warns of damaged ones after it. Empty: it begins. See save().
   std::string resume = {};
+  // A step's samples are cut into so many shards, whoever computes them: each process those that shards()
+  // gives it, one after another. What they bring is added up in one order, so that a training has the same
+  // bits at every number of processes up to so many, and under each of local, ring, allreduce,
+  // reduce-broadcast, ps-sync and hybrid. 0: every process brings one gradient a step, and the number of
+  // processes decides how they are added up. Not with a hook or uneven_inputs.
+  //
+  // All shards count alike: the loss of one is the mean over its samples. Where they differ in size, as at
+  // the end of the data, multiply it by
+  //
+  //     samples of the shard * shards / samples of the step
+  //
+  // The constructor makes torch compute with one thread (torch::set_num_threads), for how a product is cut
+  // into several decides its bits. Who wants more sets the same number in every run, after the constructor.
+  // With clip_norm bits depend on bucket_bytes, too. A process has memory for a few more gradients, at most
+  // twice the logarithm of `shards`; embedding tables travel whole.
+  int shards = 0;
+  std::uint64_t seed = 1;  // shards: of what torch draws in each of them, such as dropout
 };
+
+// What a process computes of a step that is cut.
+class Shards;
 
 // While one lives, gradients add up here and nothing leaves.
 class NoSync;
@@ -53,8 +75,9 @@ class NoSync;
 // SGD, Adam, AdamW, RMSprop and Adagrad of torch, with the same numbers for all parameters, run as flat
 // loops, on servers, too; the state is then kept here and not in the optimizer. Any other optimizer is called
 // as it is, once all gradients are there; a strategy whose servers update refuses it. The learning rate is
-// read from the optimizer when the first gradient of a step is final, so schedulers work; that a flat loop's
-// other numbers, or the rates of single groups, have changed since is refused.
+// read from the optimizer when the first gradient of a step is final (with shards when the first of them
+// begins), so schedulers work; that a flat loop's other numbers, or the rates of single groups, have changed
+// since is refused.
 //
 // What fails in backward's hooks, backward throws. After a failure nothing but the destructor may be called,
 // save() apart, whose failures lose nothing unless they are a PeerError.
@@ -72,10 +95,15 @@ class TUTTI_API Distributed {
 
   // Ends a step: waits for what is still on its way, and updates the parameters as the strategy promises. A
   // parameter that has got no gradient in this step counts as zero here and as what the others have.
-  // Gradients are zero after it.
+  // Gradients are zero after it. With shards it throws ConfigError where one of this process's has not been
+  // computed.
   void step();
 
-  // For all but the last backward pass of a step, and for one whose gradients are thrown away.
+  // Those of a step that this process computes; the same in every step. Throws ConfigError where
+  // DistributedOptions::shards is 0.
+  Shards shards();
+
+  // For all but the last backward pass of a step, or of a shard, and for one whose gradients are thrown away.
   [[nodiscard]] NoSync no_sync();
 
   // Writes a checkpoint, FOLDER/checkpoints/step-N, for DistributedOptions::resume: parameters, trained or
@@ -93,7 +121,9 @@ class TUTTI_API Distributed {
   // program gives it, and a hook or a strategy of one's own begins anew. An optimizer that is called as it is
   // writes its state by its own save() and reads it by its load(). With another number of processes a
   // training goes on with another division of the samples; not under easgd and local-sgd, where every process
-  // has a replica of its own.
+  // has a replica of its own. With shards no sample changes its place: it goes on, and ends, with the same
+  // bits, at another number of processes and under another strategy, too; shards and seed must be as they
+  // were.
   void save(const std::string& folder);
 
   // A collective call, after the last step: on return all processes have the same parameters. There are no
@@ -106,8 +136,64 @@ class TUTTI_API Distributed {
 
  private:
   friend class NoSync;
+  friend class Shards;
   class TUTTI_HIDDEN Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+// The shards of a step that a process computes (DistributedOptions::shards), for one loop a step:
+//
+//   for (const int shard : training.shards()) loss_of(net, samples_of(shard)).backward();
+//   training.step();
+//
+// The loop itself begins each shard and ends it: none can be forgotten, taken twice or come in another order,
+// and there is no object that a program could hold for too long.
+//
+// A shard begins with torch's generators seeded by (seed, step, shard), as `tutti train` does, and so draws
+// the same whoever computes it; nobody restores them afterwards. It also begins with the module's buffers as
+// they were before the step. After step() every process has their mean over all shards, of what is counted
+// the largest: batch norm's statistics are those of all samples.
+//
+// A shard has one backward pass, or several of which all but the last hold a no_sync(). One without samples
+// has none, and counts as a gradient of zero. Gradients of a process's last shard leave during its backward
+// pass; those before it are only added up.
+//
+// backward throws ConfigError outside of the loop, unless a no_sync() says that its gradients are thrown
+// away. After a loop that was left early (break, an exception) another one and step() throw ConfigError.
+// Ranks that are threads of one process share torch's generators, and must not draw at the same time.
+class TUTTI_API Shards {
+ public:
+  class TUTTI_API Iterator {
+   public:
+    using value_type = int;
+    using difference_type = std::ptrdiff_t;
+    int operator*() const { return shard_; }
+    Iterator& operator++();
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return shard_ == end_; }
+
+   private:
+    friend class Shards;
+    Iterator(Distributed& training, int first, int end);
+    Distributed* training_;
+    int shard_;
+    int end_;
+  };
+
+  // The first shard begins.
+  Iterator begin() const;
+  std::default_sentinel_t end() const { return {}; }
+
+  // For who loads samples ahead: the shards are first(), first() + 1, ..., and so many. Nothing begins.
+  int first() const { return first_; }
+  int count() const { return count_; }
+
+ private:
+  friend class Distributed;
+  Shards(Distributed& training, int first, int count) : training_(&training), first_(first), count_(count) {}
+  Distributed* training_;
+  int first_;
+  int count_;
 };
 
 class TUTTI_API NoSync {

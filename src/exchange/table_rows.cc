@@ -1,6 +1,7 @@
 #include "exchange/table_rows.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -12,6 +13,7 @@ TableRows::TableRows(const grad::Tables& tables, Updater& updater, ps::RowClient
       updater_(updater),
       client_(client),
       shards_(shards),
+      passes_(tables.size()),
       waiting_(tables.size()),
       taken_(tables.size()),
       expected_(tables.size()),
@@ -56,16 +58,29 @@ std::vector<std::uint32_t> TableRows::sum_gradient(
                                room(count * width));
 }
 
-void TableRows::add_shard(std::size_t table) {
-  auto& [sums, done] = waiting_[table];
-  const ShardTree& tree = shards_->tree();
-  ShardNode node = tree.grown({shards_->run().first + done++, 1});
+// Each pass is added up by itself, as torch adds it to the gradient of a whole table: so both have the same
+// bits.
+ps::RowSums TableRows::take_passes(std::size_t table) {
   ps::RowSums sum;
   sum.rows = sum_gradient(table, [&](std::size_t floats) {
     sum.values.resize(floats);
     return std::span(sum.values);
   });
   sum.values.resize(sum.rows.size() * tables_.width(table));
+  const ps::RowSums before = std::exchange(passes_[table], {});
+  if (before.rows.empty()) return sum;
+  return ps::add_rows(ps::view_of(before), ps::view_of(sum), tables_.width(table));
+}
+
+void TableRows::end_pass(std::size_t table) {
+  if (shards_ != nullptr) passes_[table] = take_passes(table);
+}
+
+void TableRows::add_shard(std::size_t table) {
+  auto& [sums, done] = waiting_[table];
+  const ShardTree& tree = shards_->tree();
+  ShardNode node = tree.grown({shards_->run().first + done++, 1});
+  ps::RowSums sum = take_passes(table);
   while (!sums.empty() && tree.are_brothers(sums.back().first, node)) {
     sum = ps::add_rows(ps::view_of(sums.back().second), ps::view_of(sum), tables_.width(table));
     node = tree.parent_of(sums.back().first);

@@ -26,6 +26,10 @@ class TableRows {
   TableRows(const grad::Tables& tables, Updater& updater, ps::RowClient& client,
             const ShardGradients* shards = nullptr);
 
+  // A backward pass is over, and others of the same shard follow. Without shards it does nothing: rows of
+  // several passes are then added up as they lie there.
+  void end_pass(std::size_t table);
+
   // Gradients of one more shard, not the last, are there.
   void set_aside();
 
@@ -67,6 +71,7 @@ class TableRows {
   void take(std::size_t table);
   std::vector<std::uint32_t> sum_gradient(std::size_t table,
                                           const std::function<std::span<float>(std::size_t floats)>& room);
+  ps::RowSums take_passes(std::size_t table);
   void add_shard(std::size_t table);
   void push(std::size_t table, bool usable);
 
@@ -74,6 +79,7 @@ class TableRows {
   Updater& updater_;
   ps::RowClient& client_;
   const ShardGradients* const shards_;
+  std::vector<ps::RowSums> passes_;                   // by table: of the shard in progress
   std::vector<Waiting> waiting_;                      // by table
   std::vector<Taken> taken_;                          // by table: of this step
   std::vector<std::vector<std::uint32_t>> expected_;  // by table: places, rising

@@ -14,6 +14,7 @@
 #include "library/recognise.h"
 #include "library/resume.h"
 #include "library/save.h"
+#include "library/shard_work.h"
 #include "library/trained.h"
 #include "library/workers.h"
 #include "net/group.h"
@@ -46,6 +47,7 @@ class Distributed::Impl {
         attendance_(options.uneven_inputs && member.size() > 1 && !plan_.strategy.asynchronous
                         ? std::make_unique<library::Attendance>(member)
                         : nullptr),
+        shards_(make_shards()),
         arrived_(replica_.buckets.parameter_count()),
         rows_arrived_(replica_.tables.size()) {
     require_same(
@@ -68,8 +70,29 @@ class Distributed::Impl {
     if (attendance_ && count_present(library::Attendance::Doing::step).saving > 0) {
       throw ConfigError("other processes save where this one makes a step");
     }
+    if (shards_) shards_->require_all();
     end_step();
     ++steps_;
+  }
+
+  ShardRun shards() const {
+    if (!shards_) throw ConfigError("shards() was called where DistributedOptions::shards is 0");
+    return shards_->run();
+  }
+
+  void begin_shard() {
+    require_usable("shards()");
+    if (finished_) throw ConfigError("a loop over shards() begins after finish()");
+    shards_->begin(steps_made_);
+    begin_step();
+  }
+
+  void end_shard() {
+    if (!shards_->at_last()) {
+      gather_gradients();
+      forget_arrivals();
+    }
+    shards_->end();
   }
 
   void finish() {
@@ -175,14 +198,30 @@ class Distributed::Impl {
 
   void end_step() {
     begin_step();
-    replica_.buckets.gather_stray_gradients(
-        [this](grad::ParamId id) { return arrived_[static_cast<std::size_t>(grad::to_int(id))]; });
+    gather_gradients();
     replica_.exchange->finish_step();
     if (replica_.exchange->rows() != nullptr) replica_.exchange->rows()->fetch_all();
-    arrived_.assign(arrived_.size(), false);
-    rows_arrived_.assign(rows_arrived_.size(), false);
+    if (shards_) shards_->finish_step();
+    forget_arrivals();
     in_step_ = false;
     ++steps_made_;
+  }
+
+  void gather_gradients() {
+    replica_.buckets.gather_stray_gradients(
+        [this](grad::ParamId id) { return arrived_[static_cast<std::size_t>(grad::to_int(id))]; });
+  }
+  void forget_arrivals() {
+    arrived_.assign(arrived_.size(), false);
+    rows_arrived_.assign(rows_arrived_.size(), false);
+  }
+
+  std::unique_ptr<library::ShardWork> make_shards() {
+    if (!plan_.has_shards()) return nullptr;
+    // How a product is cut for several threads decides in which order it is added up, and processes share
+    // cores.
+    torch::set_num_threads(1);
+    return std::make_unique<library::ShardWork>(replica_, module_, all_, plan_.seed);
   }
 
   // Brings nothing to the steps of those that still have samples, and takes part in them.
@@ -264,17 +303,22 @@ class Distributed::Impl {
     if (finished_) return false;
     if (arrived[index]) refuse_second(name());
     if (held_ > 0) return false;
+    if (shards_ && !shards_->is_open()) refuse_outside(name());
     begin_step();
     arrived[index] = true;
-    return true;
+    return !shards_ || shards_->at_last();
   }
 
-  // What has left must not change.
-  static void refuse_second(const std::string& name) {
+  // What has left must not change; nor what has not, that a program be refused at every number of processes.
+  void refuse_second(const std::string& name) const {
     throw ConfigError(
-        fmt::format("{} has got a second gradient in one step; call step() after each backward pass, "
-                    "or hold a no_sync() in all but the last",
-                    name));
+        fmt::format("{} has got a second gradient in one {} each backward pass, or hold a no_sync() in all "
+                    "but the last",
+                    name, shards_ ? "shard; take another one after" : "step; call step() after"));
+  }
+  // Whose shard it is nobody knows.
+  static void refuse_outside(const std::string& name) {
+    throw ConfigError(fmt::format("{} has got a gradient outside of a loop over shards()", name));
   }
 
   // What is not exchanged, because no gradient changes it or nobody applies one: buffers, and parameters that
@@ -312,7 +356,8 @@ class Distributed::Impl {
   std::optional<library::CollectiveWorkers> for_hook_;  // the communication thread's
   exchange::Replica replica_;
   const std::unique_ptr<library::Attendance> attendance_;  // where inputs are uneven
-  std::vector<bool> arrived_;                              // by parameter, in this step
+  const std::unique_ptr<library::ShardWork> shards_;       // where a step is computed by shards
+  std::vector<bool> arrived_;                              // by parameter, in this step, or in this shard
   std::vector<bool> rows_arrived_;                         // by table, likewise
   std::int64_t steps_ = 0;                                 // that this process brought gradients to
   std::int64_t steps_made_ = 0;                            // of all
@@ -346,6 +391,11 @@ void Distributed::save(const std::string& folder) {
   impl_->tell_loss_in([&] { impl_->save(folder); });
 }
 
+Shards Distributed::shards() {
+  const ShardRun run = impl_->shards();
+  return {*this, run.first, run.count()};
+}
+
 NoSync Distributed::no_sync() {
   return NoSync(*this);
 }
@@ -360,6 +410,23 @@ std::int64_t Distributed::steps() const {
 
 std::uint64_t Distributed::bytes_sent() const {
   return impl_->bytes_sent();
+}
+
+Shards::Iterator Shards::begin() const {
+  training_->impl_->tell_failure_of([&] { training_->impl_->begin_shard(); });
+  return {*training_, first_, first_ + count_};
+}
+
+Shards::Iterator::Iterator(Distributed& training, int first, int end)
+    : training_(&training), shard_(first), end_(end) {}
+
+Shards::Iterator& Shards::Iterator::operator++() {
+  auto& impl = *training_->impl_;
+  impl.tell_failure_of([&] {
+    impl.end_shard();
+    if (++shard_ != end_) impl.begin_shard();
+  });
+  return *this;
 }
 
 NoSync::NoSync(Distributed& training) : training_(training) {

@@ -1,7 +1,10 @@
-// Sessions of ranks that are threads.
+// Sessions of ranks that are threads, and what they must throw.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
+#include <string>
 
 #include "library/member.h"
 #include "net/group.h"
@@ -26,6 +29,17 @@ inline void run_sessions(int world, net::Medium medium, const std::function<void
         std::make_unique<net::Group>(transport, world), ConnectOptions{secret, "127.0.0.1", options}));
     body(session);
   });
+}
+
+// The action throws such an error, whose text has these words in it.
+template <typename Error>
+void expect_throw(const std::string& why, const std::function<void()>& action) {
+  try {
+    action();
+    ADD_FAILURE() << "nothing was thrown: " << why;
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
+  }
 }
 
 }  // namespace tutti::library

@@ -18,16 +18,6 @@ namespace {
 
 namespace nn = torch::nn;
 
-template <typename Error>
-void expect_throw(const std::string& why, const std::function<void()>& action) {
-  try {
-    action();
-    ADD_FAILURE() << "nothing was thrown: " << why;
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
-  }
-}
-
 TEST(Misuse, SecondGradientWithoutAStepIsRefusedByName) {
   run_sessions(1, net::Medium::memory, [](Session& session) {
     Net net(1.0);

@@ -18,6 +18,18 @@ void refuse(const DistributedOptions& options, const std::string& why) {
   throw ConfigError(fmt::format("strategy '{}': {}", options.strategy, why));
 }
 
+void require_shards(const DistributedOptions& o, const exchange::Strategy& strategy, int workers) {
+  if (o.shards < 0) refuse(o, fmt::format("shards is {}, but must be 0 or more", o.shards));
+  if (o.shards == 0) return;
+  if (!strategy.takes_shards) refuse(o, fmt::format("no shards: {}", exchange::why_no_shards(strategy)));
+  if (o.shards < workers) {
+    refuse(o,
+           fmt::format("{} shards for {} processes, of which each computes at least one", o.shards, workers));
+  }
+  if (o.hook) refuse(o, "no shards with a hook: it adds up gradients in an order of its own");
+  if (o.uneven_inputs) refuse(o, "no shards with uneven inputs: every shard counts in every step");
+}
+
 using Identities = std::unordered_set<const c10::TensorImpl*>;
 
 Identities updated_by(const torch::optim::Optimizer& optimizer) {
@@ -53,6 +65,7 @@ Plan plan_of(const DistributedOptions& o, Member& member, const torch::optim::Op
         o,
         "a hook is for strategies that average buckets among the workers: ring, allreduce, reduce-broadcast");
   }
+  require_shards(o, s, workers);
 
   auto& t = plan.tuning;
   t.sync_every = o.sync_every;
@@ -60,6 +73,11 @@ Plan plan_of(const DistributedOptions& o, Member& member, const torch::optim::Op
   t.clip_norm = o.clip_norm;
   t.on_nonfinite = o.skip_nonfinite ? exchange::OnNonFinite::skip : exchange::OnNonFinite::stop;
   t.partitions = std::max(1, plan.servers);
+  t.shards = t.servers.shards = o.shards;
+  // A table that is read twice, or in several backward passes, has a gradient in parts. Their sum is torch's
+  // where the table is whole, part by part; of rows nobody knows any more which belong to which part.
+  t.whole_tables = o.shards > 0;
+  plan.seed = o.seed;
   t.servers.workers = workers;
   t.servers.first_server = workers;
   t.servers.servers = plan.servers;
@@ -144,9 +162,10 @@ std::string describe(const Plan& plan, const DistributedOptions& o,
   return fmt::format(
       "strategy {}, {} servers, staleness {}, sync_every {}, moving_rate {}, clip_norm {}, skip_nonfinite "
       "{}, "
-      "bucket_bytes {}, uneven_inputs {}, hook {}, resume '{}', optimizer {}, learning rates{}",
+      "bucket_bytes {}, uneven_inputs {}, hook {}, {} shards{}, resume '{}', optimizer {}, learning rates{}",
       plan.strategy.name, plan.servers, o.staleness, o.sync_every, plan.tuning.moving_rate, o.clip_norm,
-      o.skip_nonfinite, o.bucket_bytes, o.uneven_inputs, o.hook != nullptr, o.resume, loop, rates);
+      o.skip_nonfinite, o.bucket_bytes, o.uneven_inputs, o.hook != nullptr, o.shards,
+      o.shards > 0 ? fmt::format(" of seed {}", o.seed) : "", o.resume, loop, rates);
 }
 
 std::string describe(const grad::Buckets& buckets, const grad::Tables& tables) {

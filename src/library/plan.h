@@ -5,6 +5,7 @@
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct Plan {
   Recognised optimizer;
   int servers = 0;
   exchange::Tuning tuning = {};
+  std::uint64_t seed = 0;  // of shards
+
+  bool has_shards() const { return tuning.shards > 0; }
 };
 
 // Throws ConfigError where the strategy does not exist or does not fit, saying why.

@@ -44,6 +44,12 @@ void require_same_training(const Trained& t, const Account& then, const std::str
     refuse(fmt::format("the optimizer there has the parameters {}, here {}",
                        nlohmann::json(then.groups).dump(), nlohmann::json(now.groups).dump()));
   }
+  if (then.shards != now.shards) {
+    refuse(fmt::format("it is of {} shards a step, here are {}", then.shards, now.shards));
+  }
+  if (then.seed != now.seed) {
+    refuse(fmt::format("its shards draw by seed {}, here it is {}", then.seed, now.seed));
+  }
   if (!then.replicas_differ && !now.replicas_differ) return;
   if (then.strategy != now.strategy) {
     refuse(fmt::format("it is of strategy {}, here it is {}; replicas differ under one of them",

@@ -66,7 +66,8 @@ Common common_part(const Trained& t, std::int64_t step, const state::Buffers& bu
 }
 
 Differs differs(const Trained& t, const state::Buffers& buffers) {
-  if (t.member.size() == 1) return Differs::nothing;
+  // With shards buffers are those of all of them, everywhere.
+  if (t.member.size() == 1 || t.plan.has_shards()) return Differs::nothing;
   if (t.plan.strategy.replicas_differ) return Differs::all;
   return buffers.empty() ? Differs::nothing : Differs::buffers;
 }

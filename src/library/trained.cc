@@ -30,6 +30,8 @@ Account account_of(const Trained& t) {
   Account account;
   account.strategy = t.plan.strategy.name;
   account.replicas_differ = t.plan.strategy.replicas_differ;
+  account.shards = t.plan.tuning.shards;
+  account.seed = t.plan.has_shards() ? t.plan.seed : 0;
   if (t.has_own_optimizer()) {
     account.optimizer = class_of(t.optimizer);
     account.groups = names_by_group(t);
@@ -43,7 +45,8 @@ nlohmann::json to_json(const Account& a) {
   return {{"writer", kWriter},      {"version", kVersion},
           {"strategy", a.strategy}, {"replicas_differ", a.replicas_differ},
           {"steps", a.steps},       {"optimizer", a.optimizer},
-          {"groups", a.groups}};
+          {"groups", a.groups},     {"shards", a.shards},
+          {"seed", a.seed}};
 }
 
 Account read_account(const nlohmann::json& meta, const std::string& where) {
@@ -57,6 +60,8 @@ Account read_account(const nlohmann::json& meta, const std::string& where) {
     meta.at("steps").get_to(a.steps);
     meta.at("optimizer").get_to(a.optimizer);
     meta.at("groups").get_to(a.groups);
+    a.shards = meta.value("shards", a.shards);  // older ones have none
+    a.seed = meta.value("seed", a.seed);
     return a;
   } catch (const nlohmann::json::exception& e) {
     throw DataError(fmt::format("{}: {}", where, e.what()));

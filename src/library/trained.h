@@ -35,6 +35,8 @@ struct Account {
   // Of an optimizer that is called as it is: the names of its parameters, by group. It knows them by their
   // places alone.
   std::vector<std::vector<std::string>> groups;
+  int shards = 0;          // of a step; 0: processes have samples of their own
+  std::uint64_t seed = 0;  // of shards
 };
 
 // `steps` is left empty.

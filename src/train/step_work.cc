@@ -48,7 +48,10 @@ void StepWork::attach(exchange::Replica& replica) {
                         },
                     .rows =
                         [this, rehearsing](std::size_t table) {
-                          if (passes_.accumulating()) return false;
+                          if (passes_.accumulating()) {
+                            replica_->exchange->rows()->end_pass(table);
+                            return false;
+                          }
                           if (rehearsing()) pacer_->note_table(table);
                           return !rehearsing();
                         }});
