@@ -111,6 +111,23 @@ nlohmann::json finished_run(const config::TrainConfig& resolved, const fs::path&
   }
 }
 
+namespace {
+
+// A study may have runs of other lengths and batches beside each other.
+bool asked_for_the_same_samples(const Cell& a, const Cell& b) {
+  const auto asked = [](const Cell& cell) {
+    const auto config = cell.summary.value("config", nlohmann::json::object());
+    nlohmann::json all;
+    for (const char* key : {"steps", "epochs", "batch", "global_batch", "accumulate", "shards"}) {
+      all.push_back(config.value(key, 0));
+    }
+    return all;
+  };
+  return a.workers == b.workers && asked(a) == asked(b);
+}
+
+}  // namespace
+
 void verify(std::vector<Cell>& cells) {
   for (Cell& cell : cells) {
     cell.doubt.clear();
@@ -119,7 +136,7 @@ void verify(std::vector<Cell>& cells) {
     const auto weights =
         differs_from(cells, cell, "initial_parameters_sha256", [](const Cell&) { return true; });
     const auto samples = differs_from(cells, cell, "samples_sha256", [&](const Cell& other) {
-      return keeps_step(cell) && keeps_step(other) && other.workers == cell.workers;
+      return keeps_step(cell) && keeps_step(other) && asked_for_the_same_samples(cell, other);
     });
     if (!observe::replicas_agree(cell.summary.get<observe::Summary>())) {
       cell.doubt = "its replicas differ";

@@ -310,7 +310,9 @@ TEST(Summary, ReplicasThatDifferAreSeen) {
 TEST(Summary, SaysWhatMakesARunNoPlainTraining) {
   EXPECT_EQ(conditions_of({}), "");
   EXPECT_EQ(conditions_of(with_everything()), "paced at 20 ms, slowed 1:5, emulated hosts=2,link=1gbit");
-  EXPECT_EQ(conditions_of({.config = {{"flip_bit", "1:2:w:3:4"}}}), "a bit flipped at 1:2:w:3:4");
+  Summary flipped;
+  flipped.config = {{"flip_bit", "1:2:w:3:4"}};
+  EXPECT_EQ(conditions_of(flipped), "a bit flipped at 1:2:w:3:4");
 }
 
 }  // namespace
