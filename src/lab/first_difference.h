@@ -48,8 +48,8 @@ struct ElementDifference {
   std::string index;         // "[3, 0, 2]"
   std::string first;         // the two values, with all digits
   std::string second;
-  std::optional<std::uint64_t> ulps;  // none: one of them is NaN
-  std::int64_t differing = 0;         // elements of the tensor
+  std::optional<std::uint64_t> ulps = std::nullopt;  // none: one of them is NaN
+  std::int64_t differing = 0;                        // elements of the tensor
   std::int64_t elements = 0;
 };
 
