@@ -90,9 +90,9 @@ std::vector<OtherArithmetic> other_arithmetic(const nlohmann::json& first, const
 
 }  // namespace
 
-std::string place_text(std::int64_t index, const std::vector<std::int64_t>& shape) {
+std::string place_text(std::int64_t element, const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> place(shape.size());
-  for (std::size_t d = shape.size(); d-- > 0; index /= shape[d]) place[d] = index % shape[d];
+  for (std::size_t d = shape.size(); d-- > 0; element /= shape[d]) place[d] = element % shape[d];
   return shape_text(place);
 }
 
