@@ -211,5 +211,38 @@ TEST_F(Bisect, WhatCannotBeComparedIsRefused) {
   expect_bad_input("clean", "apart", "do not keep step");
 }
 
+TEST_F(Bisect, WithShardsRunsOfOtherWorkersAndStrategiesAreComparedShardByShard) {
+  const auto reproducible = [&](const std::string& folder, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"train",
+                                    "--data",
+                                    "mnist",
+                                    "--reproducible",
+                                    "--global-batch",
+                                    "16",
+                                    "--steps",
+                                    "6",
+                                    "--checkpoint-every",
+                                    "2",
+                                    "--out",
+                                    path(folder),
+                                    "--no-evaluate"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Ended e = run(all);
+    EXPECT_EQ(e.code, 0) << e.error;
+  };
+  reproducible("two", {"--strategy", "allreduce", "--workers", "2"});
+  reproducible("servers", {"--strategy", "ps-sync", "--workers", "3"});
+  EXPECT_EQ(bisect("two", "servers")["identical"], true);
+  // Rank 1 of three has shards 3, 4 and 5.
+  reproducible("flipped",
+               {"--strategy", "ring", "--workers", "3", "--flip-bit", "1:3:dense3.bias:2:22:gradient"});
+  const Ended e = run({"bisect", path("two"), path("flipped"), "--out", path("replays")});
+  EXPECT_EQ(e.code, 1) << e.error;
+  for (const char* words :
+       {"step       3\n", "the gradient before the exchange, of shard-3", "dense3.bias"}) {
+    EXPECT_NE(e.out.find(words), std::string::npos) << words << ": " << e.out;
+  }
+}
+
 }  // namespace
 }  // namespace tutti
