@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -16,10 +16,12 @@
 namespace tutti::cli {
 namespace {
 
-std::vector<std::string> usual_strategies() {
+// With --reproducible those that can be.
+std::vector<std::string> usual_strategies(bool reproducible) {
   std::vector<std::string> names;
   for (const auto& strategy : exchange::all_strategies()) {
-    if (strategy.compared_by_default) names.push_back(strategy.name);
+    if (strategy.compared_by_default && (strategy.takes_shards || !reproducible))
+      names.push_back(strategy.name);
   }
   return names;
 }
@@ -27,7 +29,7 @@ std::vector<std::string> usual_strategies() {
 struct CompareFlags {
   config::TrainConfig config;
   std::vector<std::string> models = {config.model};
-  std::vector<std::string> strategies = usual_strategies();
+  std::vector<std::string> strategies;  // none: the usual ones
   std::vector<int> workers = {1, 2};
   std::vector<std::string> engines;  // none: the settings'
   int repeats = 1;
@@ -52,12 +54,13 @@ int conclude(const lab::CompareSpec& spec, const Comparison& comparison) {
 int compare(const CompareFlags& flags) {
   if (flags.repeats < 1)
     throw ConfigError(fmt::format("--repeats must be at least 1, not {}", flags.repeats));
-  lab::CompareSpec spec{flags.config, flags.strategies, flags.workers,
-                        flags.models, flags.repeats,    flags.engines};
+  const auto strategies =
+      flags.strategies.empty() ? usual_strategies(flags.config.reproducible) : flags.strategies;
+  lab::CompareSpec spec{flags.config, strategies, flags.workers, flags.models, flags.repeats, flags.engines};
   if (spec.engines.empty()) spec.engines = {spec.base.engine};
   if (spec.base.out.empty()) spec.base.out = "runs/compare";
   // The same for all: one worker alone shall not have the cores of those that it is held against.
-  if (spec.base.threads == 0 && !config::omp_threads() && !spec.workers.empty()) {
+  if (spec.base.threads == 0 && !spec.base.reproducible && !config::omp_threads() && !spec.workers.empty()) {
     const int most = std::max(1, std::ranges::max(spec.workers));
     spec.base.threads = std::max(1, static_cast<int>(allowed_cores().size()) / most);
   }
@@ -78,11 +81,13 @@ void add_compare(CLI::App& app, Action& action) {
   for (const char* replaced : {"--model", "--strategy", "--workers", "--engine", "--resume", "--overwrite"}) {
     command->remove_option(command->get_option(replaced));
   }
-  const auto list = [&](const char* flag, auto& field, const char* help) {
+  const auto list = [&](const char* flag, auto& field, const std::string& help) {
     command->add_option(flag, field, help)->delimiter(',')->capture_default_str();
   };
   list("--model", flags->models, "networks to train, separated by commas; `tutti models` lists them");
-  list("--strategies", flags->strategies, "names, separated by commas");
+  list("--strategies", flags->strategies,
+       fmt::format("names, separated by commas; default {} (with --reproducible those that keep step)",
+                   fmt::join(usual_strategies(false), ",")));
   list("--workers", flags->workers, "numbers, separated by commas");
   list("--engine", flags->engines,
        "who carries out collectives, separated by commas; `tutti doctor` lists them; auto if none is named");

@@ -15,9 +15,10 @@ class SameBits : public Program {
   std::vector<std::string> reproducible(std::vector<std::string> more,
                                         const std::string& global_batch = "16") const {
     more.insert(more.begin(), {"train", "--data", "mnist", "--reproducible", "--global-batch", global_batch,
-                               "--steps", "30", "--no-evaluate", "--out", out().string()});
+                               "--steps", steps_, "--no-evaluate", "--out", out().string()});
     return more;
   }
+  std::string steps_ = "30";
   std::string hash_of(const std::vector<std::string>& more, const std::string& what) {
     auto flags = more;
     flags.insert(flags.end(), {"--no-checkpoint", "--overwrite"});
@@ -70,7 +71,15 @@ TEST_F(SameBits, MpiAddsUpInTheSameOrder) {
 }
 #endif
 
+// Whether the process has not ended.
+bool lives(pid_t process) {
+  siginfo_t ended{};
+  ::waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOHANG | WNOWAIT);
+  return ended.si_pid == 0;
+}
+
 TEST_F(SameBits, KilledTenTimesAndResumedInOtherWaysItEndsWithTheSameHash) {
+  steps_ = "150";  // more than ten times those that it is let make
   const auto expected = hash_of({"--strategy", "local"}, "alone");
   std::filesystem::remove_all(out());
   const std::vector<std::vector<std::string>> ways = {
@@ -85,7 +94,7 @@ TEST_F(SameBits, KilledTenTimesAndResumedInOtherWaysItEndsWithTheSameHash) {
     flags.insert(flags.end(), {"--resume", "auto", "--checkpoint-every", "2"});
     return reproducible(flags);
   };
-  // Until each has made a step or two more, wherever it is then.
+  // Each is let make a few steps more, and is killed wherever it is then.
   for (std::size_t kill = 0; kill < 10; ++kill) {
     std::filesystem::remove(out() / "metrics.jsonl");
     Running running(root(), arguments(kill));
@@ -97,9 +106,9 @@ TEST_F(SameBits, KilledTenTimesAndResumedInOtherWaysItEndsWithTheSameHash) {
         found += line.find("\"event\":\"step\"") != std::string::npos ? 1 : 0;
       return found;
     };
-    while (made() < steps && ::waitpid(running.pid(), nullptr, WNOHANG | WNOWAIT) == 0) {
-      std::this_thread::yield();
-    }
+    while (made() < steps && lives(running.pid())) std::this_thread::yield();
+    ASSERT_TRUE(lives(running.pid()))
+        << "kill " << kill << " came too late: " << read_file(root() / "stderr");
     for (const pid_t worker : running.workers()) ::kill(worker, SIGKILL);
     ::kill(running.pid(), SIGKILL);
     running.wait();

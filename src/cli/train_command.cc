@@ -20,6 +20,7 @@
 #include "observe/summary.h"
 #include "report/page.h"
 #include "train/resume.h"
+#include "train/strategy_settings.h"
 
 namespace tutti::cli {
 namespace {
@@ -204,6 +205,13 @@ config::TrainConfig laid_over_saved(const CLI::App& command, const config::Train
   config::TrainConfig merged = train::config_of_run(from);
   merged.out.clear();
   merged.overwrite = false;  // that was for the folder as it was then
+  // With --reproducible a run may go on under another strategy, which does not read all that the last one
+  // did.
+  if (command.count("--strategy") > 0) {
+    const auto& strategy = exchange::find_strategy(config.strategy);
+    train::reset_others_settings(strategy, merged);
+    if (strategy.one_worker_only) merged.workers = 1;
+  }
   config::lay_over(command, config, merged);
   // Saying how long in one unit replaces what was said in the other, and so does saying how fast.
   if (command.count("--steps") > 0 && command.count("--epochs") == 0) merged.epochs = 0;

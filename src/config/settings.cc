@@ -286,7 +286,7 @@ std::vector<Setting> outcome_settings() {
       {"no_checkpoint", &C::no_checkpoint, "save no checkpoint, not even at the end"},
       {"check_replicas", &C::check_replicas, {.least = 1, .or_zero = true, .said_least = 0},
        "steps between comparisons of the workers' parameters, which end the run where they differ and name the "
-       "rank and the tensor; 0: only at the end"},
+       "rank and the tensor; 0: never, and the summary has a digest of each replica"},
       {"record_digests", &C::record_digests,
        "write record/, digests of each step's gradients, means and parameters on every worker (for `tutti "
        "bisect`)"},

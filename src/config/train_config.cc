@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <variant>
 
 #include "base/error.h"
@@ -119,7 +120,10 @@ void from_json(const nlohmann::json& json, TrainConfig& config) {
 }
 
 std::int64_t samples_a_step(const TrainConfig& c) {
-  return c.global_batch > 0 ? c.global_batch : c.batch * c.accumulate * c.workers;
+  if (c.global_batch > 0) return c.global_batch;
+  const std::int64_t of_one = c.batch * c.accumulate;  // 10^18 at most, by their checks
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  return of_one > kMost / c.workers ? kMost : of_one * c.workers;
 }
 
 int usual_shards(int workers) {

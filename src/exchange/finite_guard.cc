@@ -20,13 +20,17 @@ std::string in_words(double value) {
 }  // namespace
 
 FiniteGuard::FiniteGuard(grad::Buckets& buckets, const FiniteOptions& options)
-    : buckets_(buckets), options_(options), limit_(optim::exponent_limit(options.summed_over)) {}
+    : buckets_(buckets),
+      options_(options),
+      limit_(optim::exponent_limit(options.summed_over)),
+      unusable_(buckets.size()) {}
 
 void FiniteGuard::begin_step(std::int64_t step) {
   step_ = step;
   skipped_ = false;
   time_ = 0;
   found_.clear();
+  unusable_.assign(buckets_.size(), 0);
 }
 
 bool FiniteGuard::look(std::span<const float> values, unsigned limit) {
@@ -56,12 +60,15 @@ bool FiniteGuard::loss(std::size_t phase, double value) {
 
 bool FiniteGuard::own_gradient(std::size_t bucket) {
   if (watch_ != nullptr) watch_->own_gradient(bucket);
-  bool usable = true;
-  for (int p = 0; p < options_.places; ++p) usable = own_place(bucket, buckets_.place(bucket, p)) && usable;
-  return usable;
+  return options_.by_shards ? unusable_[bucket] == 0 : look_at_first_place(bucket);
 }
 
-bool FiniteGuard::own_place(std::size_t bucket, std::span<float> gradients) {
+void FiniteGuard::shard_gradient(std::size_t bucket) {
+  if (!look_at_first_place(bucket)) unusable_[bucket] = 1;
+}
+
+bool FiniteGuard::look_at_first_place(std::size_t bucket) {
+  const auto gradients = buckets_.gradients(bucket);
   if (look(gradients, limit_)) return true;
   const std::size_t at = *optim::first_nonfinite(gradients, limit_);
   const auto& slices = buckets_.layout(bucket).slices;

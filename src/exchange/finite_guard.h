@@ -16,6 +16,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/rank.h"
@@ -29,9 +30,9 @@ enum class OnNonFinite { stop, skip };
 
 struct FiniteOptions {
   OnNonFinite policy = OnNonFinite::stop;
-  Rank rank{};          // who looks
-  int summed_over = 1;  // gradients that are added up: those of workers, or of shards
-  int places = 1;       // of a bucket that hold gradients of this worker
+  Rank rank{};             // who looks
+  int summed_over = 1;     // gradients that are added up: those of workers, or of shards
+  bool by_shards = false;  // gradients are looked at shard by shard, before any are added up
 };
 
 // What a step has seen is begun by begin_step(), while nobody looks; looks come from any thread. The buckets
@@ -54,6 +55,9 @@ class FiniteGuard {
   // unusable gradient of a bucket holds a NaN after it.
   bool loss(std::size_t phase, double value);
   bool own_gradient(std::size_t bucket);
+  // By shards: what lies in the first place of the bucket is one shard's; own_gradient() then only says
+  // whether all of them were usable. So what is found does not depend on which shards a worker adds up.
+  void shard_gradient(std::size_t bucket);
   void own_rows(const std::string& table, std::span<const float> values);
 
   // Of a mean over the workers, under skip: whether every worker's gradient was usable. What is found is not
@@ -72,7 +76,7 @@ class FiniteGuard {
 
  private:
   bool look(std::span<const float> values, unsigned limit);
-  bool own_place(std::size_t bucket, std::span<float> gradients);
+  bool look_at_first_place(std::size_t bucket);
   // Throws NonFinite under stop.
   void report(std::string what);
 
@@ -82,6 +86,8 @@ class FiniteGuard {
   GradientWatch* watch_ = nullptr;
   std::int64_t step_ = 0;
   bool skipped_ = false;
+  // By bucket: a shard of this step was. One thread at a time looks at a bucket.
+  std::vector<char> unusable_;
   std::atomic<Clock::rep> time_{0};
   mutable std::mutex mutex_;
   std::string found_;  // guarded by mutex_

@@ -7,10 +7,10 @@ int places_of(const ReplicaContext& c) {
   return c.tuning.shards > 0 ? ShardTree(c.tuning.shards).places_of(c.workers.world()) : 1;
 }
 
-std::optional<ShardGradients> shards_of(const ReplicaContext& c, grad::Buckets& buckets) {
+std::optional<ShardGradients> shards_of(const ReplicaContext& c, grad::Buckets& buckets, Updater& updater) {
   if (c.tuning.shards == 0) return std::nullopt;
   return std::optional<ShardGradients>(std::in_place, buckets, c.tuning.shards, c.workers.rank(),
-                                       c.workers.world());
+                                       c.workers.world(), &updater.finite());
 }
 
 }  // namespace
@@ -23,7 +23,7 @@ Replica::Replica(const ReplicaContext& c, std::span<const std::string> by_rows, 
           places_of(c)),
       updater(buckets, tables, make_update(buckets), c.tuning.clip_norm,
               finite_options(c.strategy, c.tuning, c.workers)),
-      shards(shards_of(c, buckets)),
+      shards(shards_of(c, buckets, updater)),
       exchange(make_exchange(
           c.strategy, {buckets, tables, updater, c.everyone, c.workers, c.trace, shards ? &*shards : nullptr},
           c.tuning)) {}

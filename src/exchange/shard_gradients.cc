@@ -24,11 +24,12 @@ void in_blocks(std::size_t elements, const What& what) {
 
 }  // namespace
 
-ShardGradients::ShardGradients(grad::Buckets& buckets, int shards, Rank rank, int world)
+ShardGradients::ShardGradients(grad::Buckets& buckets, int shards, Rank rank, int world, FiniteGuard* finite)
     : buckets_(buckets),
       tree_(shards),
       run_(tree_.run_of(to_int(rank), world)),
       held_(tree_.held_of(run_)),
+      finite_(finite),
       waiting_(buckets.size()) {
   TUTTI_CHECK(buckets.places() >= nodes(), "{} places for {} sums", buckets.places(), nodes());
 }
@@ -55,6 +56,7 @@ void ShardGradients::set_aside_bucket(std::size_t bucket) {
   ShardNode node{run_.first + waiting.done++, 1};
   TUTTI_CHECK(node.first + 1 < run_.last, "the last shard is not set aside");
   if (watch_ != nullptr) watch_->shard_gradient(bucket, node.first);
+  if (finite_ != nullptr) finite_->shard_gradient(bucket);
   // The sum of two brothers stays in the place of the first, which is also where it waits.
   if (!nodes.empty() && tree_.are_brothers(nodes.back(), node)) {
     const auto into = place_of(bucket, nodes.size() - 1);
@@ -84,6 +86,7 @@ void ShardGradients::complete(std::size_t bucket) {
   auto& nodes = waiting.nodes;
   TUTTI_CHECK(waiting.done + 1 == run_.count(), "{} of {} shards were set aside", waiting.done, run_.count());
   if (watch_ != nullptr) watch_->shard_gradient(bucket, run_.last - 1);
+  if (finite_ != nullptr) finite_->shard_gradient(bucket);
   const auto sum = buckets_.gradients(bucket);
   ShardNode node = tree_.grown({run_.last - 1, 1});
   while (!nodes.empty() && tree_.are_brothers(nodes.back(), node)) {

@@ -16,6 +16,7 @@
 
 #include "base/shard_tree.h"
 #include "collectives/collectives.h"
+#include "exchange/finite_guard.h"
 #include "exchange/gradient_watch.h"
 #include "grad/buckets.h"
 
@@ -25,7 +26,8 @@ namespace tutti::exchange {
 // its last gradient is final. The buckets outlive it and have ShardTree::places_of(world) places.
 class ShardGradients {
  public:
-  ShardGradients(grad::Buckets& buckets, int shards, Rank rank, int world);
+  // `finite` looks at every shard's gradient before it is added to others; null: nobody does.
+  ShardGradients(grad::Buckets& buckets, int shards, Rank rank, int world, FiniteGuard* finite = nullptr);
 
   const ShardTree& tree() const { return tree_; }
   // The shards that this worker computes.
@@ -36,6 +38,7 @@ class ShardGradients {
   const std::vector<ShardTree::Held>& held() const { return held_; }
 
   // Gradients of one more shard, not the last, lie in the buckets of this phase. They are zero on return.
+  // Throws NonFinite, as complete() does.
   void set_aside(std::size_t phase);
   // The same for the last: on return this worker's nodes lie in the bucket's places.
   void complete(std::size_t bucket);
@@ -58,6 +61,7 @@ class ShardGradients {
   const ShardTree tree_;
   const ShardRun run_;
   const std::vector<ShardTree::Held> held_;
+  FiniteGuard* const finite_;
   std::vector<Waiting> waiting_;  // by bucket
   GradientWatch* watch_ = nullptr;
 };

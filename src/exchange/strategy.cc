@@ -65,9 +65,7 @@ FiniteOptions finite_options(const Strategy& strategy, const Tuning& tuning,
                              const collectives::Collectives& workers) {
   const bool alone = strategy.one_worker_only || strategy.asynchronous || strategy.replicas_differ;
   if (tuning.shards == 0) return {tuning.on_nonfinite, workers.rank(), alone ? 1 : workers.world()};
-  const ShardTree tree(tuning.shards);
-  const auto held = tree.held_of(tree.run_of(to_int(workers.rank()), workers.world()));
-  return {tuning.on_nonfinite, workers.rank(), tuning.shards, static_cast<int>(held.size())};
+  return {tuning.on_nonfinite, workers.rank(), tuning.shards, true};
 }
 
 std::string_view why_whole_tables(const Tuning& tuning) {

@@ -30,7 +30,7 @@ void TableRows::take(std::size_t table) {
   taken.here = true;
   const auto room = client_.gradients(table);
   if (shards_ == nullptr) {
-    taken.rows = {sum_gradient(table, [&](std::size_t) { return room; })};
+    taken.rows.push_back(sum_gradient(table, [&](std::size_t) { return room; }));
   } else {
     add_shard(table);
     auto free = room;
@@ -43,7 +43,9 @@ void TableRows::take(std::size_t table) {
   }
   std::size_t rows = 0;
   for (const auto& of_sum : taken.rows) rows += of_sum.size();
-  updater_.finite().own_rows(tables_.name(table), room.first(rows * tables_.width(table)));
+  if (shards_ == nullptr) {
+    updater_.finite().own_rows(tables_.name(table), room.first(rows * tables_.width(table)));
+  }
   touched_[table] += static_cast<double>(rows);
 }
 
@@ -81,6 +83,7 @@ void TableRows::add_shard(std::size_t table) {
   const ShardTree& tree = shards_->tree();
   ShardNode node = tree.grown({shards_->run().first + done++, 1});
   ps::RowSums sum = take_passes(table);
+  updater_.finite().own_rows(tables_.name(table), sum.values);
   while (!sums.empty() && tree.are_brothers(sums.back().first, node)) {
     sum = ps::add_rows(ps::view_of(sums.back().second), ps::view_of(sum), tables_.width(table));
     node = tree.parent_of(sums.back().first);

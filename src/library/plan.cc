@@ -20,6 +20,7 @@ void refuse(const DistributedOptions& options, const std::string& why) {
 
 void require_shards(const DistributedOptions& o, const exchange::Strategy& strategy, int workers) {
   if (o.shards < 0) refuse(o, fmt::format("shards is {}, but must be 0 or more", o.shards));
+  if (o.shards > 4096) refuse(o, fmt::format("shards is {}, but must be at most 4096", o.shards));
   if (o.shards == 0) return;
   if (!strategy.takes_shards) refuse(o, fmt::format("no shards: {}", exchange::why_no_shards(strategy)));
   if (o.shards < workers) {

@@ -45,6 +45,7 @@ nlohmann::json describe(const ServerOptions& o, const Contents& c) {
            {{"kind", static_cast<int>(p.consistency)}, {"backup", p.backup}, {"staleness", p.staleness}}},
           {"role", static_cast<int>(o.role)},
           {"damp_stale", o.damp_stale},
+          {"shards", o.shards},
           {"optimizer",
            {{"kind", optim::name_of(o.optimizer.kind)},
             {"momentum", optim::momentum_of(o.optimizer)},

@@ -66,7 +66,7 @@ void HeldPieces::on_push(Rank from, const Header& header) {
 // What has arrived takes its memory along.
 void HeldPieces::keep_earlier(Rank from, Held& held, std::span<const float> sum) {
   auto& earlier = held.earlier[static_cast<std::size_t>(to_int(from))];
-  if (sum.empty() || earlier.size() >= static_cast<std::size_t>(context_.options.shards)) {
+  if (sum.empty() || earlier.size() >= context_.earlier_sums_of(from)) {
     throw ProtocolError(fmt::format("worker {}: one more sum of shards for piece {}, which has {}",
                                     to_int(from), held.id, earlier.size()));
   }
@@ -142,6 +142,9 @@ std::span<const float> HeldPieces::mean_of(Held& held, const std::vector<int>& f
     if (gradients.size() == 1) return gradients[0];
     optim::average(room, gradients);
     return room;
+  }
+  if (from.size() != static_cast<std::size_t>(options.workers)) {
+    throw ProtocolError(fmt::format("{} of {} workers bring sums of shards", from.size(), options.workers));
   }
   const ShardTree tree(options.shards);
   std::vector<ShardTree::Held> nodes;

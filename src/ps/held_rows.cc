@@ -48,7 +48,7 @@ void HeldRows::on_push(Rank from, const Header& header) {
   // All of it first, as for pieces.
   receive_rows(from, header, held, arriving_);
   if (header.has_more()) {
-    if (held.earlier[w].size() >= static_cast<std::size_t>(context_.options.shards)) {
+    if (header.is_void() || held.earlier[w].size() >= context_.earlier_sums_of(from)) {
       throw ProtocolError(
           fmt::format("worker {}: one more sum of shards, after {}", w, held.earlier[w].size()));
     }
@@ -131,6 +131,9 @@ void HeldRows::update(Held& held, const std::vector<int>& from) {
 
 RowSums HeldRows::mean_of_shards(Held& held, const std::vector<int>& from) const {
   const ServerOptions& options = context_.options;
+  if (from.size() != static_cast<std::size_t>(options.workers)) {
+    throw ProtocolError(fmt::format("{} of {} workers bring sums of shards", from.size(), options.workers));
+  }
   const ShardTree tree(options.shards);
   std::vector<ShardTree::Held> nodes;
   std::vector<RowSums> sums;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/shard_tree.h"
 #include "ps/gate.h"
 #include "ps/layout.h"
 #include "ps/message.h"
@@ -57,6 +58,13 @@ struct ServerContext {
     if (used > 0) report.staleness[decision.staleness] += used;
     report.repeated += decision.repeated ? 1 : 0;
     report.dropped += decision.gradient == Decision::Gradient::drop && !decision.repeated ? 1 : 0;
+  }
+
+  // Sums of shards that a worker brings in a push before its last one.
+  std::size_t earlier_sums_of(Rank worker) const {
+    if (options.shards == 0) return 0;
+    const ShardTree tree(options.shards);
+    return tree.held_of(tree.run_of(to_int(worker), options.workers)).size() - 1;
   }
 
   double rate_of(const Header& header, const Decision& decision) const {

@@ -114,6 +114,8 @@ std::vector<torch::Tensor> LiveReplica::rows_read(const std::vector<models::Batc
     by_table.resize(read.size());
     for (std::size_t t = 0; t < read.size(); ++t) by_table[t].push_back(read[t].flatten());
   }
+  // A worker may have nothing to compute in the last step of an epoch.
+  if (micro_batches.empty()) return {routing_.embeddings().size(), torch::empty({0}, torch::kInt64)};
   std::vector<torch::Tensor> all;
   for (const auto& parts : by_table) all.push_back(torch::cat(parts));
   return all;

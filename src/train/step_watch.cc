@@ -42,7 +42,8 @@ void require_flippable(const exchange::Strategy& strategy, const config::TrainCo
   const auto flip = config::parse_flip_bit(c);
   if (!flip || flip->site == config::FlipBit::Site::gradient) return;
   const bool by_servers = strategy.servers && !strategy.hybrid && c.server_role != "sum";
-  const bool alone = strategy.one_worker_only || strategy.asynchronous || strategy.replicas_differ;
+  const bool alone =
+      !c.reproducible && (strategy.one_worker_only || strategy.asynchronous || strategy.replicas_differ);
   if (by_servers || alone) {
     throw ConfigError(fmt::format("--flip-bit {}: workers of --strategy {} {}; use :gradient", c.flip_bit,
                                   c.strategy,
