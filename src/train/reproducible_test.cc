@@ -60,7 +60,7 @@ std::vector<TrainingWay> all_ways() {
 const std::vector<TrialCase>& all_cases() {
   static const std::vector<TrialCase> cases = [] {
     const std::vector<Trial> workloads = {{"dropout", "mnist-cnn"},
-                                          {"batch_norm", "mobilenetv2-cifar", true, 16, 32},
+                                          {"batch_norm", "mobilenetv2-cifar", true, 8, 32},
                                           {"recurrent", "rnn-mnist"},
                                           {"deepfam", "deepfam", true, 8},
                                           {"sparse", "lstm-lm", false, 16, 0, 0.1}};
@@ -74,14 +74,14 @@ const std::vector<TrialCase>& all_cases() {
 }
 
 // Every way with every workload and optimizer takes long: workloads that compute little take the ways in
-// turn, and the others a few of them. TUTTI_MATRIX=all tries everything, TUTTI_MATRIX=3 what has three
-// workers.
+// turn, and the others one of them. TUTTI_MATRIX=all tries everything, TUTTI_MATRIX=3 what has three workers.
 bool is_tried(std::size_t case_index, std::size_t index, const TrainingWay& way) {
   if (const char* const asked = std::getenv("TUTTI_MATRIX")) {
     return std::string_view(asked) == "all" || asked == std::to_string(way.workers);
   }
-  const bool computes_much = all_cases()[case_index].workload.computes_much;
-  return index % (computes_much ? 31 : 6) == case_index % 6;
+  // Of 12 ways for each number of workers, one of those with 3.
+  if (all_cases()[case_index].workload.computes_much) return index == 24 + case_index;
+  return index % 6 == case_index % 6;
 }
 
 class Reproducible : public ::testing::TestWithParam<std::size_t> {
@@ -130,7 +130,7 @@ TEST_P(Reproducible, EveryWayEndsWithTheSameBits) {
   const auto alone = run(config(c, {"local"}));
   EXPECT_EQ(alone["reproducible"], true);
   const std::string expected = alone["parameters_sha256"];
-  EXPECT_NE(expected, alone["initial_sha256"].get<std::string>());
+  EXPECT_NE(expected, alone.at("initial_parameters_sha256").get<std::string>());
   const auto ways = all_ways();
   for (std::size_t i = 0; i < ways.size(); ++i) {
     if (!is_tried(GetParam(), i, ways[i])) continue;
