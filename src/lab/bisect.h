@@ -24,13 +24,13 @@ namespace tutti::lab {
 struct Bisection {
   bool identical = false;
   // Settings that are not the same, "seed: 1 against 2"; but for those that change no result.
-  std::vector<std::string> settings;
+  std::vector<std::string> settings = {};
   std::int64_t equal_until = 0;  // steps: the last common checkpoint that agrees; 0: the beginning
   std::optional<std::int64_t> differ_from = {};  // the first that does not
   std::optional<Place> place = {};               // none: replays do not differ
   std::optional<ElementDifference> element = {};
-  std::string side;    // in words: which side of the exchange, and whose
-  std::string remark;  // what else there is to say, if anything
+  std::string side = {};    // in words: which side of the exchange, and whose
+  std::string remark = {};  // what else there is to say, if anything
 };
 void to_json(nlohmann::json& json, const Bisection& bisection);
 // Lines for people.
