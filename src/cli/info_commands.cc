@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <torch/version.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -16,7 +15,8 @@
 #include "engines/engines.h"
 #include "exchange/strategy.h"
 #include "joining/meet.h"
-#include "models/model.h"
+#include "models/model_info.h"
+#include "train/arithmetic.h"
 #include "train/precision.h"
 
 namespace tutti::cli {
@@ -55,9 +55,7 @@ std::string who_has_started_us() {
 
 int doctor() {
   line("tutti", kVersion);
-  line("libtorch",
-       fmt::format("{}, oneDNN {}, CUDA {}", TORCH_VERSION, at::globalContext().hasMKLDNN() ? "yes" : "no",
-                   torch::cuda::is_available() ? "yes (not used yet)" : "no"));
+  line("libtorch", train::describe_libtorch());
   line("precision", fmt::format("fp32; {}", train::describe_bf16()));
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   line("machine", fmt::format("{} cores for this process, {} of memory", allowed_cores().size(),

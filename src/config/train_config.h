@@ -120,7 +120,7 @@ struct TrainConfig {
   std::int64_t checkpoint_every = 0;  // steps; 0: after each epoch and at the end
   bool no_checkpoint = false;         // neither then nor at the end
   std::int64_t check_replicas = 0;    // steps; 0: never
-  bool record_digests = false;        // of all steps (train/step_record.h)
+  bool record_digests = false;        // of all steps (train/record_files.h)
   std::int64_t record_step = 0;       // this one whole; 0: none
   std::string out;                    // empty: runs/<model>-<strategy>-<time>
   std::string resume;                 // a run folder, a step folder, or auto

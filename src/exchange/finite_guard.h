@@ -19,21 +19,12 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "base/rank.h"
 #include "collectives/collectives.h"
+#include "exchange/finite_options.h"
 #include "exchange/gradient_watch.h"
 #include "grad/buckets.h"
 
 namespace tutti::exchange {
-
-enum class OnNonFinite { stop, skip };
-
-struct FiniteOptions {
-  OnNonFinite policy = OnNonFinite::stop;
-  Rank rank{};             // who looks
-  int summed_over = 1;     // gradients that are added up: those of workers, or of shards
-  bool by_shards = false;  // gradients are looked at shard by shard, before any are added up
-};
 
 // What a step has seen is begun by begin_step(), while nobody looks; looks come from any thread. The buckets
 // outlive it.

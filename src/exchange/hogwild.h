@@ -10,7 +10,9 @@
 
 #include "collectives/collectives.h"
 #include "exchange/bucket_walk.h"
+#include "exchange/exchange.h"
 #include "exchange/strategy.h"
+#include "exchange/updater.h"
 
 namespace tutti::exchange {
 

@@ -11,6 +11,7 @@
 // Which parameter goes which way is decided by exchange/router.h.
 #pragma once
 
+#include "exchange/exchange.h"
 #include "exchange/overlapped.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"

@@ -1,6 +1,8 @@
 // No exchange at all: one worker, its own gradients.
 #include "exchange/bucket_walk.h"
+#include "exchange/exchange.h"
 #include "exchange/strategy.h"
+#include "exchange/updater.h"
 
 namespace tutti::exchange {
 

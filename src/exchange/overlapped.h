@@ -20,7 +20,9 @@
 #include "collectives/collectives.h"
 #include "exchange/bucket_walk.h"
 #include "exchange/departures.h"
+#include "exchange/exchange.h"
 #include "exchange/strategy.h"
+#include "exchange/updater.h"
 #include "observe/trace.h"
 
 namespace tutti::exchange {

@@ -9,8 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "exchange/running_exchange.h"
+#include "exchange/shard_gradients.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
+#include "exchange/updater.h"
 
 namespace tutti::exchange {
 

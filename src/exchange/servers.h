@@ -16,6 +16,7 @@
 #include "collectives/collectives.h"
 #include "exchange/bucket_walk.h"
 #include "exchange/departures.h"
+#include "exchange/exchange.h"
 #include "exchange/overlapped.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"

@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "collectives/algorithms.h"
+#include "exchange/running_exchange.h"
 
 namespace tutti::exchange {
 

@@ -1,4 +1,4 @@
-// Strategies by the names that people type.
+// Strategies by the names that people type. No header of libtorch here: the program asks what there is.
 #pragma once
 
 #include <functional>
@@ -7,15 +7,24 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "collectives/collectives.h"
-#include "exchange/running_exchange.h"
-#include "exchange/shard_gradients.h"
-#include "exchange/updater.h"
+#include "exchange/finite_options.h"
 #include "observe/trace.h"
 #include "ps/server.h"
 
+namespace tutti::grad {
+class Buckets;
+class Tables;
+}  // namespace tutti::grad
+
 namespace tutti::exchange {
+
+class Exchange;
+class RunningExchange;
+class ShardGradients;
+class Updater;
 
 // What the exchange works with. All of it outlives the exchange.
 struct Parts {

@@ -12,7 +12,7 @@
 #include "checkpoint/diff.h"
 #include "checkpoint/elements.h"
 #include "checkpoint/safetensors.h"
-#include "train/step_record.h"
+#include "train/record_files.h"
 
 namespace tutti::lab {
 namespace {

@@ -1,4 +1,4 @@
-// Where two runs begin to differ, by what their workers have recorded (train/step_record.h).
+// Where two runs begin to differ, by what their workers have recorded (train/record_files.h).
 #pragma once
 
 #include <cstdint>

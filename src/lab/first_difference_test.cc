@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "checkpoint/safetensors.h"
-#include "train/step_record.h"
+#include "train/record_files.h"
 
 namespace tutti::lab {
 namespace {

@@ -5,7 +5,9 @@
 #include "base/error.h"
 #include "exchange/broadcast.h"
 #include "exchange/departures.h"
+#include "exchange/exchange.h"
 #include "exchange/strategy.h"
+#include "exchange/updater.h"
 #include "library/workers.h"
 #include "tutti/strategy.h"
 

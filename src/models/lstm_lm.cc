@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "models/unrolled_lstm.h"
 
 namespace tutti::models {
 namespace {
@@ -86,7 +87,7 @@ class LstmLm final : public Model {
  private:
   // positions x embedding
   torch::Tensor outputs(const torch::Tensor& tokens) {
-    return std::get<0>(lstm_(embedding_(words_read(tokens)))).flatten(0, 1);
+    return unrolled_lstm(lstm_, embedding_(words_read(tokens))).flatten(0, 1);
   }
 
   static torch::Tensor rows_of_softmax(const torch::Tensor& words, const Candidates& candidates) {

@@ -1,6 +1,7 @@
 #include "models/row_lstm.h"
 
 #include "models/layers.h"
+#include "models/unrolled_lstm.h"
 
 namespace tutti::models {
 namespace {
@@ -17,7 +18,7 @@ class RowLstm final : public Classifier {
 
   torch::Tensor forward(torch::Tensor images) override {
     const auto rows = images.squeeze(1).transpose(0, 1).contiguous();
-    return dense_(std::get<0>(lstm_(rows))[-1]);
+    return dense_(unrolled_lstm(lstm_, rows)[-1]);
   }
 
  private:

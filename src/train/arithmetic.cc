@@ -1,6 +1,8 @@
 #include "train/arithmetic.h"
 
+#include <ATen/Context.h>
 #include <ATen/Version.h>
+#include <torch/cuda.h>
 #include <torch/version.h>
 
 #include "observe/machine.h"
@@ -27,6 +29,11 @@ nlohmann::json describe_arithmetic(const config::TrainConfig& config) {
           {"threads", config.threads},
           {"device", config.device},
           {"precision", config.precision}};
+}
+
+std::string describe_libtorch() {
+  return fmt::format("{}, oneDNN {}, CUDA {}", TORCH_VERSION, at::globalContext().hasMKLDNN() ? "yes" : "no",
+                     torch::cuda::is_available() ? "yes (not used yet)" : "no");
 }
 
 }  // namespace tutti::train

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "config/train_config.h"
 
@@ -10,5 +11,8 @@ namespace tutti::train {
 // A checkpoint keeps it, so that `ckpt diff` can name what is another in two of them (checkpoint/diff.h): the
 // processor, the instructions that libtorch uses on it, libtorch's version, threads, device, precision.
 nlohmann::json describe_arithmetic(const config::TrainConfig& config);
+
+// One line for people.
+std::string describe_libtorch();
 
 }  // namespace tutti::train

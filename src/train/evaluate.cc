@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "data/aligned_buffer.h"
 #include "data/sampler.h"
+#include "train/as_tensors.h"
 #include "train/open_data.h"
 
 namespace tutti::train {

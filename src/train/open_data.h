@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "data/samples.h"
-#include "models/model.h"
 #include "train/prepare.h"
 
 namespace tutti::train {
@@ -25,9 +24,5 @@ std::unique_ptr<data::Samples> open_samples(const Setup& setup, Part part);
 // SHA-256 over the content of all plain files, whatever they are called and wherever they lie; of data that
 // is made up, over what it is made from. Throws DataError.
 std::string digest_of_data(const Setup& setup);
-
-// A batch's bytes as tensors over them. Images are `channels_last` or row-major.
-models::Batch as_tensors(std::span<const std::span<const std::byte>> fields,
-                         const std::vector<Field>& described, std::size_t count, bool channels_last);
 
 }  // namespace tutti::train

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "train/open_data.h"
+#include "train/as_tensors.h"
 #include "train/plan.h"
 #include "train/precision.h"
 #include "train/scoped_seed.h"

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "data/sampler.h"
+#include "train/as_tensors.h"
 #include "train/open_data.h"
 #include "train/plan.h"
 

@@ -10,7 +10,7 @@
 #include "data/augment.h"
 #include "data/own_data.h"
 #include "exchange/strategy.h"
-#include "models/model.h"
+#include "models/model_info.h"
 #include "optim/schedule.h"
 #include "optim/settings.h"
 

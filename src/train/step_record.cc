@@ -20,14 +20,6 @@ std::vector<std::span<float>> gradients_of(grad::Buckets& buckets) {
 
 }  // namespace
 
-fs::path record_digests_path(const fs::path& run, int rank) {
-  return run / kRecordFolder / fmt::format("digests-rank-{}.jsonl", rank);
-}
-
-fs::path record_step_path(const fs::path& run, std::int64_t step, int rank) {
-  return run / kRecordFolder / fmt::format("step-{}", step) / fmt::format("rank-{}.safetensors", rank);
-}
-
 StepRecord::StepRecord(const RunContext& run, const state::Buffers& buffers)
     : run_(run),
       buffers_(buffers),

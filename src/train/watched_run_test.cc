@@ -9,8 +9,8 @@
 #include "base/xxh64.h"
 #include "checkpoint/checkpoint.h"
 #include "data/bars_fixture.h"
+#include "train/record_files.h"
 #include "train/run_fixture.h"
-#include "train/step_record.h"
 
 namespace tutti::train {
 namespace {
