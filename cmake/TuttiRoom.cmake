@@ -12,7 +12,9 @@
 # DEPS are rooms, and are checked against script/rooms.txt by script/check-rooms; LIBRARIES come from outside; GENERATED are
 # sources that the build writes. EXCEPT are files that the room does not take. ALONE are files that are not compiled
 # together with others (CMAKE_UNITY_BUILD): their local names are those of others, too, or src/cli/extending_test.py puts
-# another in their place.
+# another in their place. COLD: it reads settings, starts processes or writes pages, so that optimising it fully would be
+# a third of its compilation for nothing. HEADERS is the kind of precompiled headers that the room uses, COMMON or TORCH. A file
+# with flags of its own has SKIP_PRECOMPILE_HEADERS.
 
 find_program(TUTTI_CCACHE ccache)
 if(TUTTI_CCACHE)
@@ -37,12 +39,30 @@ endif()
 add_library(tutti_test_flags INTERFACE)
 target_compile_options(tutti_test_flags INTERFACE $<$<CONFIG:Release>:-O1>)
 
+# Headers that are compiled once: for all rooms of a kind by the first of them, and with GoogleTest's for their tests.
+set(TUTTI_HEADERS_COMMON <algorithm> <filesystem> <fmt/format.h> <functional> <map> <nlohmann/json.hpp> <optional> <span>
+  <string> <vector>)
+set(TUTTI_HEADERS_COMMON_TEST ${TUTTI_HEADERS_COMMON} <gtest/gtest.h>)
+function(tutti_precompile target kind)
+  get_property(first GLOBAL PROPERTY tutti_precompiled_${kind})
+  if(first)
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  else()
+    target_link_libraries(${target} PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
+    target_precompile_headers(${target} PRIVATE ${TUTTI_HEADERS_${kind}})
+    set_property(GLOBAL PROPERTY tutti_precompiled_${kind} ${target})
+  endif()
+endfunction()
+
 # tutti_test(name label [BY_SUITE] SOURCES a_test.cc LIBRARIES tutti_a)
 # Every test is a process of its own; with BY_SUITE every suite is one, for programs that take long to start.
 function(tutti_test name label)
-  cmake_parse_arguments(ARG "BY_SUITE" "" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "BY_SUITE" "HEADERS" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} tutti_test_flags GTest::gtest GTest::gtest_main)
+  if(ARG_HEADERS)
+    tutti_precompile(${name} ${ARG_HEADERS}_TEST)
+  endif()
   if(NOT ARG_BY_SUITE)
     gtest_discover_tests(${name} PROPERTIES LABELS ${label} TIMEOUT 300 DISCOVERY_TIMEOUT 60)
     return()
@@ -57,7 +77,10 @@ function(tutti_test name label)
 endfunction()
 
 function(tutti_room room)
-  cmake_parse_arguments(ARG "BY_SUITE" "" "DEPS;LIBRARIES;GENERATED;EXCEPT;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "BY_SUITE;COLD" "HEADERS" "DEPS;LIBRARIES;GENERATED;EXCEPT;ALONE" ${ARGN})
+  if(NOT ARG_HEADERS)
+    set(ARG_HEADERS COMMON)
+  endif()
   file(GLOB files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cc */*.cc)
   list(REMOVE_ITEM files "" ${ARG_EXCEPT})
   foreach(kind multiproc_test test fuzz fixture)
@@ -71,6 +94,10 @@ function(tutti_room room)
   add_library(${target} STATIC ${files} ${ARG_GENERATED})
   target_link_libraries(${target} PUBLIC tutti_flags ${ARG_LIBRARIES})
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  tutti_precompile(${target} ${ARG_HEADERS})
+  if(ARG_COLD)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
   foreach(dep IN LISTS ARG_DEPS)
     target_link_libraries(${target} PUBLIC tutti_${dep})
   endforeach()
@@ -80,10 +107,10 @@ function(tutti_room room)
     if(ARG_BY_SUITE)
       set(by_suite BY_SUITE)
     endif()
-    tutti_test(${room}_test unit ${by_suite} SOURCES ${test_files} LIBRARIES ${target})
+    tutti_test(${room}_test unit ${by_suite} SOURCES ${test_files} LIBRARIES ${target} HEADERS ${ARG_HEADERS})
   endif()
   if(GTest_FOUND AND multiproc_test_files)
-    tutti_test(${room}_multiproc_test multiproc SOURCES ${multiproc_test_files} LIBRARIES ${target})
+    tutti_test(${room}_multiproc_test multiproc SOURCES ${multiproc_test_files} LIBRARIES ${target} HEADERS ${ARG_HEADERS})
   endif()
   if(TUTTI_FUZZ)
     foreach(file IN LISTS fuzz_files)

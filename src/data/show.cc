@@ -106,7 +106,7 @@ std::vector<std::uint8_t> as_grey(std::span<const float> pixels, const ImageShap
 }
 
 std::string cut(const std::string& text, std::size_t most) {
-  return text.size() <= most ? text : text.substr(0, most - 3) + "...";
+  return text.size() <= most ? text : fmt::format("{}...", text.substr(0, most - 3));
 }
 
 }  // namespace
@@ -267,9 +267,10 @@ std::string Show::write_out(std::uint32_t sample) const {
     std::string values;
     const auto count = std::min<std::size_t>(fields[f].count(), kLineWidth);  // no more fit a line
     for (std::size_t i = 0; i < count; ++i) {
-      values += fields[f].type == DType::f32
-                    ? fmt::format(" {:.3g}", buffers.numbers<float>(f, 1)[i])
-                    : " " + name_of(static_cast<std::size_t>(buffers.numbers<std::int64_t>(f, 1)[i]));
+      values +=
+          fields[f].type == DType::f32
+              ? fmt::format(" {:.3g}", buffers.numbers<float>(f, 1)[i])
+              : fmt::format(" {}", name_of(static_cast<std::size_t>(buffers.numbers<std::int64_t>(f, 1)[i])));
     }
     // A label is what people look for, and is never cut off.
     (fields[f].shape.empty() ? ending : text) +=

@@ -8,9 +8,12 @@
 
 #include "base/error.h"
 #include "collectives/native.h"
+#include "exchange/running_exchange.h"
 #include "exchange/servers.h"
+#include "exchange/shard_gradients.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
+#include "exchange/updater.h"
 #include "net/group.h"
 #include "net/inproc.h"
 

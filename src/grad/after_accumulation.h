@@ -1,7 +1,7 @@
 // A call from backward when a parameter's gradient is final.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <functional>
 

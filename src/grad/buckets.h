@@ -12,7 +12,7 @@
 // strides, the bucket has the bytes. Names, shapes and logical order come back when tensors are exported.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <functional>
 #include <span>

@@ -1,5 +1,7 @@
 #include "grad/tables.h"
 
+#include <torch/nn/modules/embedding.h>
+
 #include <algorithm>
 
 #include "base/error.h"

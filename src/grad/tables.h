@@ -5,7 +5,7 @@
 // parameters like all others and live in buckets.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <functional>
 #include <span>
@@ -13,6 +13,10 @@
 #include <vector>
 
 #include "grad/after_accumulation.h"
+
+namespace torch::nn {
+class EmbeddingImpl;
+}
 
 namespace tutti::grad {
 

@@ -1,5 +1,7 @@
 #include "tutti/distributed.h"
 
+#include <torch/utils.h>
+
 #include <exception>
 #include <optional>
 

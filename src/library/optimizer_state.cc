@@ -20,13 +20,14 @@ torch::serialize::InputArchive archive_of(const std::string& bytes) {
   return archive;
 }
 
-std::optional<std::string> first_nonfinite(torch::serialize::InputArchive& archive, const std::string& path) {
+std::optional<std::string> first_nonfinite_in(torch::serialize::InputArchive& archive,
+                                              const std::string& path) {
   for (const std::string& key : archive.keys()) {
     const std::string name = path.empty() ? key : path + "." + key;
     torch::serialize::InputArchive inner;
     c10::IValue value;
     if (archive.try_read(key, inner)) {
-      if (auto found = first_nonfinite(inner, name)) return found;
+      if (auto found = first_nonfinite_in(inner, name)) return found;
     } else if (archive.try_read(key, value) && value.isTensor() && value.toTensor().defined() &&
                value.toTensor().is_floating_point() &&
                !torch::isfinite(value.toTensor()).all().item<bool>()) {
@@ -69,7 +70,7 @@ std::string serialised(const torch::optim::Optimizer& optimizer) {
 
 std::optional<std::string> first_nonfinite(const std::string& serialised) {
   auto archive = archive_of(serialised);
-  return first_nonfinite(archive, "");
+  return first_nonfinite_in(archive, "");
 }
 
 void deserialise(torch::optim::Optimizer& optimizer, const std::string& serialised,

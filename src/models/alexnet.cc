@@ -1,5 +1,7 @@
 #include "models/alexnet.h"
 
+#include <torch/nn.h>
+
 #include "models/dense.h"
 #include "models/layers.h"
 

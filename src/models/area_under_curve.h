@@ -4,7 +4,7 @@
 // are counted in narrow bins, positives and negatives apart; two samples in one bin count as a tie.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <span>
 #include <vector>

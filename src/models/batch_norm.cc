@@ -1,5 +1,7 @@
 #include "models/batch_norm.h"
 
+#include <torch/nn.h>
+
 #include <algorithm>
 
 namespace tutti::models {

@@ -1,7 +1,7 @@
 // Batch norm whose statistics may be those of all workers' samples together.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn.h>
 
 #include <functional>
 #include <span>

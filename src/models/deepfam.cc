@@ -1,6 +1,7 @@
 #include "models/deepfam.h"
 
 #include <fmt/format.h>
+#include <torch/nn.h>
 
 #include "models/motif_scan.h"
 

@@ -5,7 +5,7 @@
 // that makes the gradient adds it.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn.h>
 
 namespace tutti::models {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <ATen/record_function.h>
-#include <torch/torch.h>
+#include <torch/nn.h>
 
 #include <memory>
 #include <string_view>

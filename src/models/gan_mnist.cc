@@ -1,6 +1,7 @@
 #include "models/gan_mnist.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <torch/nn.h>
 
 #include <cmath>
 

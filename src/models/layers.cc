@@ -1,5 +1,7 @@
 #include "models/layers.h"
 
+#include <torch/nn.h>
+
 namespace tutti::models {
 
 namespace nn = torch::nn;

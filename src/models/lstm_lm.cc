@@ -1,5 +1,7 @@
 #include "models/lstm_lm.h"
 
+#include <torch/nn.h>
+
 #include <cmath>
 
 #include "base/error.h"
@@ -128,18 +130,18 @@ Measures lstm_lm_measures() {
   return {.counts = 1, .figures = {mean_loss(), share("accuracy", 0), {"perplexity", true, perplexity}}};
 }
 
-constexpr ModelOptions kOwn = {
+constexpr ModelOptions kLstmLm = {
     .vocabulary = 33'278, .embedding = 512, .hidden = 2048, .unroll = 20, .sampled = 1024};
 
-constexpr std::int64_t kParameters = kOwn.vocabulary * (2 * kOwn.embedding + 1) +
-                                     4 * kOwn.hidden * (2 * kOwn.embedding + 2) +
-                                     kOwn.hidden * kOwn.embedding;
+constexpr std::int64_t kParameters = kLstmLm.vocabulary * (2 * kLstmLm.embedding + 1) +
+                                     4 * kLstmLm.hidden * (2 * kLstmLm.embedding + 2) +
+                                     kLstmLm.hidden * kLstmLm.embedding;
 
 // A training step's: the full softmax of evaluation costs more.
 constexpr double kFlops =
-    2.0 * static_cast<double>(kOwn.unroll) *
-    static_cast<double>(4 * kOwn.hidden * 2 * kOwn.embedding + kOwn.hidden * kOwn.embedding +
-                        (kOwn.sampled + 1) * kOwn.embedding);
+    2.0 * static_cast<double>(kLstmLm.unroll) *
+    static_cast<double>(4 * kLstmLm.hidden * 2 * kLstmLm.embedding + kLstmLm.hidden * kLstmLm.embedding +
+                        (kLstmLm.sampled + 1) * kLstmLm.embedding);
 
 }  // namespace
 
@@ -150,7 +152,7 @@ Candidates candidates_for(const torch::Tensor& tokens, const ModelOptions& optio
 ModelInfo lstm_lm() {
   return {.name = "lstm-lm",
           .summary = "language model: LSTM of 2048 projected to 512, sampled softmax, sparse embeddings",
-          .own = kOwn,
+          .own = kLstmLm,
           .parameters = kParameters,
           .flops_per_sample = kFlops,
           .data = "wikitext-2",

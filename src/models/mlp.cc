@@ -1,5 +1,7 @@
 #include "models/mlp.h"
 
+#include <torch/nn.h>
+
 namespace tutti::models {
 namespace {
 
@@ -20,7 +22,7 @@ class Mlp final : public Classifier {
   nn::Linear first_, second_, last_;
 };
 
-constexpr ModelOptions kOwn{.classes = 3, .inputs = 5, .hidden = 64};
+constexpr ModelOptions kMlp{.classes = 3, .inputs = 5, .hidden = 64};
 
 }  // namespace
 
@@ -28,11 +30,11 @@ ModelInfo mlp() {
   return {
       .name = "mlp",
       .summary = "a dense network for tables (csv:FILE, npy:X,Y): inputs, hidden, hidden, classes",
-      .own = kOwn,
-      .parameters = kOwn.inputs * kOwn.hidden + kOwn.hidden * kOwn.hidden + kOwn.hidden * kOwn.classes +
-                    2 * kOwn.hidden + kOwn.classes,
-      .flops_per_sample = 2.0 * static_cast<double>(kOwn.inputs * kOwn.hidden + kOwn.hidden * kOwn.hidden +
-                                                    kOwn.hidden * kOwn.classes),
+      .own = kMlp,
+      .parameters = kMlp.inputs * kMlp.hidden + kMlp.hidden * kMlp.hidden + kMlp.hidden * kMlp.classes +
+                    2 * kMlp.hidden + kMlp.classes,
+      .flops_per_sample = 2.0 * static_cast<double>(kMlp.inputs * kMlp.hidden + kMlp.hidden * kMlp.hidden +
+                                                    kMlp.hidden * kMlp.classes),
       .data = "sdss",
       .takes =
           [](const ModelOptions& o) {

@@ -1,5 +1,7 @@
 #include "models/mnist_cnn.h"
 
+#include <torch/nn.h>
+
 #include "models/layers.h"
 #include "models/patch_conv.h"
 

@@ -1,5 +1,7 @@
 #include "models/mobilenet.h"
 
+#include <torch/nn.h>
+
 #include "models/batch_norm.h"
 #include "models/layers.h"
 

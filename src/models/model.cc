@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <fmt/ranges.h>
+#include <torch/nn.h>
 
 #include <algorithm>
 

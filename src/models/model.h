@@ -1,7 +1,7 @@
 // What a step of a network computes.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <functional>
 #include <memory>

@@ -4,7 +4,7 @@
 // of motifs are 820 MB for 100 sequences of 1000 letters, written and read ten times a step.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace tutti::models {
 

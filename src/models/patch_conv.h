@@ -6,7 +6,7 @@
 // images, do not: on a 5x5x128 input a step of a 3x3 layer took half the time.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace tutti::models {
 

@@ -1,6 +1,7 @@
 #include "models/plugin.h"
 
 #include <dlfcn.h>
+#include <torch/nn.h>
 
 #include "base/error.h"
 #include "tutti/network.h"

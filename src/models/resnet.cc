@@ -1,6 +1,7 @@
 #include "models/resnet.h"
 
 #include <fmt/format.h>
+#include <torch/nn.h>
 
 #include <array>
 

@@ -6,7 +6,7 @@
 // taken. What is minimised then tends, with many candidates, to the loss over all words.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <vector>

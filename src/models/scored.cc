@@ -1,5 +1,7 @@
 #include "models/scored.h"
 
+#include <torch/nn.h>
+
 #include <array>
 #include <sstream>
 

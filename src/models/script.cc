@@ -2,6 +2,7 @@
 
 #include <torch/csrc/jit/passes/inliner.h>
 #include <torch/csrc/jit/runtime/graph_iterator.h>
+#include <torch/nn.h>
 #include <torch/script.h>
 
 #include "base/error.h"

@@ -1,5 +1,7 @@
 #include "models/sdss_dnn.h"
 
+#include <torch/nn.h>
+
 namespace tutti::models {
 namespace {
 

@@ -1,6 +1,7 @@
 #include "models/unrolled_lstm.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/nn.h>
 
 #include "base/error.h"
 

@@ -5,7 +5,7 @@
 // memory more than it computes. Here the weights' gradients are one product each, over all steps together.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn.h>
 
 namespace tutti::models {
 

@@ -1,5 +1,7 @@
 #include "models/vgg.h"
 
+#include <torch/nn.h>
+
 #include <array>
 
 #include "base/error.h"

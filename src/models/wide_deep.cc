@@ -1,5 +1,7 @@
 #include "models/wide_deep.h"
 
+#include <torch/nn.h>
+
 #include "models/area_under_curve.h"
 
 namespace tutti::models {

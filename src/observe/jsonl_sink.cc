@@ -22,8 +22,8 @@ bool JsonlSink::has_room() const {
 }
 
 void JsonlSink::write_line(const nlohmann::json& json) {
-  const std::string line =
-      (torn_ ? "\n" : "") + json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string line = fmt::format("{}{}\n", torn_ ? "\n" : "",
+                                       json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   torn_ = true;
   write_all(fd_.get(), std::as_bytes(std::span(line)), "cannot write " + name_);
   torn_ = false;

@@ -1,6 +1,6 @@
 #include "train/scoped_seed.h"
 
-#include <torch/torch.h>
+#include <torch/utils.h>
 
 namespace tutti::train {
 namespace {

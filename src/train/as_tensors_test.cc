@@ -1,4 +1,4 @@
-#include "train/open_data.h"
+#include "train/as_tensors.h"
 
 #include <gtest/gtest.h>
 

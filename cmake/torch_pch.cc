@@ -1,1 +1,0 @@
-// Holds the precompiled libtorch header that the rooms above grad share (see TuttiTorch.cmake).
