@@ -53,6 +53,20 @@ class ShardTree {
   ShardNode parent_of(ShardNode left) const { return grown({left.first, 2 * left.size}); }
   ShardNode grown(ShardNode node) const;
 
+  // A node comes to those that wait, which lie to its left. As long as the last of them is its brother, the
+  // two become their parent and `add(i)` is called: the sum that has come is to be added to that of
+  // waiting[i]. What comes of it waits, too.
+  template <typename Add>
+  void take_in(std::vector<ShardNode>& waiting, ShardNode node, const Add& add) const {
+    node = grown(node);
+    while (!waiting.empty() && are_brothers(waiting.back(), node)) {
+      add(waiting.size() - 1);
+      node = parent_of(waiting.back());
+      waiting.pop_back();
+    }
+    waiting.push_back(node);
+  }
+
   // What worker `index` of so many computes: runs as equal as can be, the longer ones first.
   ShardRun run_of(int index, int workers) const;
 

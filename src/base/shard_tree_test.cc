@@ -93,5 +93,28 @@ TEST(ShardTree, SumIsTheDefinedOneWhoeverAddsUp) {
   }
 }
 
+TEST(ShardTree, WhatComesOneByOneLeavesTheNodesThatAreHeld) {
+  for (int shards = 1; shards <= 17; ++shards) {
+    const ShardTree tree(shards);
+    for (int workers = 1; workers <= shards; ++workers) {
+      for (int w = 0; w < workers; ++w) {
+        const ShardRun run = tree.run_of(w, workers);
+        std::vector<ShardNode> waiting;
+        int additions = 0;
+        for (int s = run.first; s < run.last; ++s) {
+          tree.take_in(waiting, {s, 1}, [&](std::size_t brother) {
+            EXPECT_EQ(brother + 1, waiting.size());
+            ++additions;
+          });
+        }
+        std::vector<ShardNode> held;
+        for (const auto& h : tree.held_of(run)) held.push_back(h.node);
+        EXPECT_EQ(waiting, held) << shards << " shards, " << workers << " workers, " << w;
+        EXPECT_EQ(additions, run.count() - static_cast<int>(held.size()));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tutti

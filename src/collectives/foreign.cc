@@ -115,10 +115,11 @@ void ForeignEngine::watch(const std::function<bool(Clock::duration at_most)>& ov
   std::optional<Rank> suspect;
   while (!over(kGlance)) {
     const bool in_vain = stall.over();
-    // Before the others give up, too: whoever has no longer waits.
+    // Before the others give up, too: whoever has no longer waits. One that came late, and waits now, was not
+    // the one.
     if (2 * stall.standing() < timeout_)
       suspect.reset();
-    else if (!suspect)
+    else if (!suspect || transport_.board().vitals(*suspect).waiting)
       suspect = whom_all_wait_for();
     if (in_vain)
       throw Timeout({rank(), suspect.value_or(whom_all_wait_for()), doing.text(), stall.standing_ms()});

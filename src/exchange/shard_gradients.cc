@@ -1,6 +1,7 @@
 #include "exchange/shard_gradients.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -51,34 +52,27 @@ void ShardGradients::set_aside(std::size_t phase) {
 
 void ShardGradients::set_aside_bucket(std::size_t bucket) {
   Waiting& waiting = waiting_[bucket];
-  auto& nodes = waiting.nodes;
   const auto leaf = buckets_.gradients(bucket);
-  ShardNode node{run_.first + waiting.done++, 1};
-  TUTTI_CHECK(node.first + 1 < run_.last, "the last shard is not set aside");
-  if (watch_ != nullptr) watch_->shard_gradient(bucket, node.first);
+  const int shard = run_.first + waiting.done++;
+  TUTTI_CHECK(shard + 1 < run_.last, "the last shard is not set aside");
+  if (watch_ != nullptr) watch_->shard_gradient(bucket, shard);
   if (finite_ != nullptr) finite_->shard_gradient(bucket);
   // The sum of two brothers stays in the place of the first, which is also where it waits.
-  if (!nodes.empty() && tree_.are_brothers(nodes.back(), node)) {
-    const auto into = place_of(bucket, nodes.size() - 1);
+  bool in_leaf = true;
+  tree_.take_in(waiting.nodes, {shard, 1}, [&](std::size_t brother) {
+    const auto into = place_of(bucket, brother);
+    if (!std::exchange(in_leaf, false)) return add(into, place_of(bucket, brother + 1));
     in_blocks(leaf.size(), [&](std::size_t first, std::size_t count) {
       add(into.subspan(first, count), leaf.subspan(first, count));
       std::ranges::fill(leaf.subspan(first, count), 0.0F);
     });
-    node = tree_.parent_of(nodes.back());
-    nodes.pop_back();
-  } else {
-    const auto into = place_of(bucket, nodes.size());
-    in_blocks(leaf.size(), [&](std::size_t first, std::size_t count) {
-      std::ranges::copy(leaf.subspan(first, count), into.subspan(first).begin());
-      std::ranges::fill(leaf.subspan(first, count), 0.0F);
-    });
-  }
-  while (!nodes.empty() && tree_.are_brothers(nodes.back(), node)) {
-    add(place_of(bucket, nodes.size() - 1), place_of(bucket, nodes.size()));
-    node = tree_.parent_of(nodes.back());
-    nodes.pop_back();
-  }
-  nodes.push_back(node);
+  });
+  if (!in_leaf) return;
+  const auto into = place_of(bucket, waiting.nodes.size() - 1);
+  in_blocks(leaf.size(), [&](std::size_t first, std::size_t count) {
+    std::ranges::copy(leaf.subspan(first, count), into.subspan(first).begin());
+    std::ranges::fill(leaf.subspan(first, count), 0.0F);
+  });
 }
 
 void ShardGradients::complete(std::size_t bucket) {
@@ -88,13 +82,8 @@ void ShardGradients::complete(std::size_t bucket) {
   if (watch_ != nullptr) watch_->shard_gradient(bucket, run_.last - 1);
   if (finite_ != nullptr) finite_->shard_gradient(bucket);
   const auto sum = buckets_.gradients(bucket);
-  ShardNode node = tree_.grown({run_.last - 1, 1});
-  while (!nodes.empty() && tree_.are_brothers(nodes.back(), node)) {
-    add(sum, place_of(bucket, nodes.size() - 1));
-    node = tree_.parent_of(nodes.back());
-    nodes.pop_back();
-  }
-  TUTTI_CHECK(nodes.size() + 1 == held_.size(), "{} sums are left, not {}", nodes.size() + 1, held_.size());
+  tree_.take_in(nodes, {run_.last - 1, 1}, [&](std::size_t brother) { add(sum, place_of(bucket, brother)); });
+  TUTTI_CHECK(nodes.size() == held_.size(), "{} sums are left, not {}", nodes.size(), held_.size());
   nodes.clear();
   waiting.done = 0;
 }

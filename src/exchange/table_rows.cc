@@ -34,7 +34,7 @@ void TableRows::take(std::size_t table) {
   } else {
     add_shard(table);
     auto free = room;
-    for (auto& [node, sum] : std::exchange(waiting_[table], {}).sums) {
+    for (auto& sum : std::exchange(waiting_[table], {}).sums) {
       TUTTI_CHECK(sum.values.size() <= free.size(), "no room for {} rows", sum.rows.size());
       std::ranges::copy(sum.values, free.begin());
       free = free.subspan(sum.values.size());
@@ -79,17 +79,14 @@ void TableRows::end_pass(std::size_t table) {
 }
 
 void TableRows::add_shard(std::size_t table) {
-  auto& [sums, done] = waiting_[table];
-  const ShardTree& tree = shards_->tree();
-  ShardNode node = tree.grown({shards_->run().first + done++, 1});
+  auto& [nodes, sums, done] = waiting_[table];
   ps::RowSums sum = take_passes(table);
   updater_.finite().own_rows(tables_.name(table), sum.values);
-  while (!sums.empty() && tree.are_brothers(sums.back().first, node)) {
-    sum = ps::add_rows(ps::view_of(sums.back().second), ps::view_of(sum), tables_.width(table));
-    node = tree.parent_of(sums.back().first);
+  shards_->tree().take_in(nodes, {shards_->run().first + done++, 1}, [&, &sums = sums](std::size_t brother) {
+    sum = ps::add_rows(ps::view_of(sums[brother]), ps::view_of(sum), tables_.width(table));
     sums.pop_back();
-  }
-  sums.emplace_back(node, std::move(sum));
+  });
+  sums.push_back(std::move(sum));
 }
 
 void TableRows::set_aside() {

@@ -65,7 +65,8 @@ class TableRows {
   };
   // Sums of shards, none of which can be added to another yet, in their order.
   struct Waiting {
-    std::vector<std::pair<ShardNode, ps::RowSums>> sums = {};
+    std::vector<ShardNode> nodes = {};
+    std::vector<ps::RowSums> sums = {};  // of each
     int done = 0;
   };
   void take(std::size_t table);

@@ -4,8 +4,7 @@
 // to 3 times as long that way (two ranks of one host, 1 KiB to 32 MiB). So the calls are MPI's blocking ones,
 // and where they would wait in vain:
 //   - a long call first meets in a non-blocking barrier, half a microsecond, which ends with an exception
-//   when
-//     a peer does not come, or when it is cancelled;
+//     when a peer does not come, or when it is cancelled;
 //   - a short call, which that would cost as much again, and every call from there on, is looked after by a
 //     watchdog (mpi/watchdog.h), which ends the process with the same words.
 #include <algorithm>
@@ -161,23 +160,28 @@ class MpiEngine final : public ForeignEngine {
   }
 
  private:
+  // Whether all have come, asked several times: a look at the clock costs about as much as a question.
+  static bool all_are_here(MPI_Request& barrier) {
+    constexpr int kQuestions = 64;
+    for (int i = 0; i < kQuestions; ++i) {
+      int here = 0;
+      call(MPI_Test(&barrier, &here, MPI_STATUS_IGNORE), "MPI_Test");
+      if (here != 0) return true;
+    }
+    return false;
+  }
+
   // Done when all have come and the call is through.
   class Met final : public Work {
    public:
     Met(MPI_Request barrier, std::function<void()> then) : barrier_(barrier), then_(std::move(then)) {}
 
     bool wait(Clock::duration at_most) override {
-      // A look at the clock costs about as much as a question.
-      constexpr int kQuestions = 64;
       const auto until = Clock::now() + at_most;
       do {
-        for (int i = 0; i < kQuestions; ++i) {
-          int all_are_here = 0;
-          call(MPI_Test(&barrier_, &all_are_here, MPI_STATUS_IGNORE), "MPI_Test");
-          if (all_are_here == 0) continue;
-          then_();
-          return true;
-        }
+        if (!all_are_here(barrier_)) continue;
+        then_();
+        return true;
       } while (Clock::now() < until);
       return false;
     }
@@ -194,10 +198,15 @@ class MpiEngine final : public ForeignEngine {
     }
     MPI_Request barrier = MPI_REQUEST_NULL;
     call(MPI_Ibarrier(comm_, &barrier), "MPI_Ibarrier");
+    if (all_are_here(barrier)) {  // as a rule, and then without a detour over the heap
+      carry_out(request, doing);
+      return nullptr;
+    }
     return std::make_unique<Met>(barrier, [this, request, doing] { carry_out(request, doing); });
   }
 
   void carry_out(const Request& request, const net::Activity& doing) {
+    if (request.operation == Operation::barrier) return;
     const Watchdog::Call watched(watchdog_, doing);
     const auto& [operation, buffer, op, root] = request;
     void* data = buffer.data;

@@ -55,17 +55,12 @@ void ShardBuffers::end_shard() {
   const auto counted = row_of<std::int64_t>(buffers_.views(), true, torch::kInt64);
   if (done_ == 0) counted_ = counted;
   for (std::size_t i = 0; i < counted.size(); ++i) counted_[i] = std::max(counted_[i], counted[i]);
-  take_in(tree_.grown({run_.first + done_++, 1}), row_of<double>(buffers_.views(), false, torch::kFloat64));
-}
-
-void ShardBuffers::take_in(ShardNode node, std::vector<double> measured) {
-  while (!waiting_.empty() && tree_.are_brothers(waiting_.back().first, node)) {
-    const auto& left = waiting_.back().second;
-    for (std::size_t i = 0; i < measured.size(); ++i) measured[i] = left[i] + measured[i];
-    node = tree_.parent_of(waiting_.back().first);
-    waiting_.pop_back();
-  }
-  waiting_.emplace_back(node, std::move(measured));
+  auto measured = row_of<double>(buffers_.views(), false, torch::kFloat64);
+  tree_.take_in(nodes_, {run_.first + done_++, 1}, [&](std::size_t brother) {
+    for (std::size_t i = 0; i < measured.size(); ++i) measured[i] += measured_[brother][i];
+    measured_.pop_back();
+  });
+  measured_.push_back(std::move(measured));
 }
 
 void ShardBuffers::finish_phase() {
@@ -73,25 +68,26 @@ void ShardBuffers::finish_phase() {
   TUTTI_CHECK(done_ == run_.count(), "{} of {} shards", done_, run_.count());
   const torch::NoGradGuard no_grad;
   // The last node lies in the first place (ShardTree::held_of).
-  std::rotate(waiting_.begin(), waiting_.end() - 1, waiting_.end());
-  waiting_.resize(static_cast<std::size_t>(tree_.places_of(workers_.world())));
-  const std::size_t count = waiting_.front().second.size();
+  std::rotate(measured_.begin(), measured_.end() - 1, measured_.end());
+  measured_.resize(static_cast<std::size_t>(tree_.places_of(workers_.world())));
+  const std::size_t count = measured_.front().size();
   std::vector<collectives::Buffer> places;
-  for (auto& [node, measured] : waiting_) {
+  for (auto& measured : measured_) {
     measured.resize(count);
     places.push_back({measured.data(), count, DType::f64});
   }
   if (count > 0) {
     workers_.average_shards(collectives::Operation::all_reduce, {tree_, places}, Rank{0},
                             "running statistics");
-    lay_out(waiting_.front().second, buffers_.views(), false, torch::kFloat64);
+    lay_out(measured_.front(), buffers_.views(), false, torch::kFloat64);
   }
   if (!counted_.empty()) {
     workers_.all_reduce({counted_.data(), counted_.size(), DType::i64}, collectives::ReduceOp::max,
                         "running statistics");
     lay_out(counted_, buffers_.views(), true, torch::kInt64);
   }
-  waiting_.clear();
+  nodes_.clear();
+  measured_.clear();
   done_ = 0;
   before_ = buffers_.copy();
 }

@@ -26,16 +26,15 @@ class ShardBuffers {
   void finish_phase();
 
  private:
-  void take_in(ShardNode node, std::vector<double> measured);
-
   const Buffers& buffers_;
   const ShardTree tree_;
   const ShardRun run_;
   collectives::Collectives& workers_;
   std::vector<torch::Tensor> before_;
-  // What was measured, all buffers in one row, of nodes that cannot be added up here yet; and what was
+  // Nodes that cannot be added up here yet; what was measured of each, all buffers in one row; and what was
   // counted.
-  std::vector<std::pair<ShardNode, std::vector<double>>> waiting_;
+  std::vector<ShardNode> nodes_;
+  std::vector<std::vector<double>> measured_;
   std::vector<std::int64_t> counted_;
   int done_ = 0;
 };
