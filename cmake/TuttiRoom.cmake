@@ -12,9 +12,9 @@
 # DEPS are rooms, and are checked against script/rooms.txt by script/check-rooms; LIBRARIES come from outside; GENERATED are
 # sources that the build writes. EXCEPT are files that the room does not take. ALONE are files that are not compiled
 # together with others (CMAKE_UNITY_BUILD): their local names are those of others, too, or src/cli/extending_test.py puts
-# another in their place. COLD: it reads settings, starts processes or writes pages, so that optimising it fully would be
-# a third of its compilation for nothing. HEADERS is the kind of precompiled headers that the room uses, COMMON or TORCH. A file
-# with flags of its own has SKIP_PRECOMPILE_HEADERS.
+# another in their place. COLD: it starts processes or writes pages, so that optimising it fully would be a third of its
+# compilation for nothing. HEADERS is the kind of precompiled headers that the room uses, COMMON (the default) or TORCH. A
+# file with flags of its own has SKIP_PRECOMPILE_HEADERS.
 
 find_program(TUTTI_CCACHE ccache)
 if(TUTTI_CCACHE)
@@ -54,7 +54,7 @@ function(tutti_precompile target kind)
   endif()
 endfunction()
 
-# tutti_test(name label [BY_SUITE] SOURCES a_test.cc LIBRARIES tutti_a)
+# tutti_test(name label [BY_SUITE] SOURCES a_test.cc LIBRARIES tutti_a [HEADERS COMMON|TORCH])
 # Every test is a process of its own; with BY_SUITE every suite is one, for programs that take long to start.
 function(tutti_test name label)
   cmake_parse_arguments(ARG "BY_SUITE" "HEADERS" "SOURCES;LIBRARIES" ${ARGN})

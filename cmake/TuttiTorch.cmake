@@ -3,7 +3,10 @@
 find_package(Torch REQUIRED)
 # The compiler's own default, said once more: headers that were compiled without it would not be used.
 foreach(target torch torch_library)
-  get_target_property(options ${target} INTERFACE_COMPILE_OPTIONS)
+  set(options)
+  if(TARGET ${target})
+    get_target_property(options ${target} INTERFACE_COMPILE_OPTIONS)
+  endif()
   if(options)
     list(REMOVE_ITEM options -D_GLIBCXX_USE_CXX11_ABI=1)
     set_target_properties(${target} PROPERTIES INTERFACE_COMPILE_OPTIONS "${options}")

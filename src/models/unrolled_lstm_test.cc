@@ -15,7 +15,7 @@ std::vector<torch::Tensor> passes(nn::LSTM& lstm, const torch::Tensor& sequence,
   lstm->zero_grad(false);
   auto inputs = sequence.clone().requires_grad_();
   const auto outputs = unrolled ? unrolled_lstm(lstm, inputs) : std::get<0>(lstm(inputs));
-  // Every output counts, and each otherwise.
+  // Every output counts, each by another weight.
   torch::manual_seed(7);
   (outputs * torch::randn_like(outputs)).sum().backward();
   std::vector<torch::Tensor> all = {outputs.detach(), inputs.grad()};

@@ -12,7 +12,7 @@ namespace tutti::train {
 // processor, the instructions that libtorch uses on it, libtorch's version, threads, device, precision.
 nlohmann::json describe_arithmetic(const config::TrainConfig& config);
 
-// One line for people.
+// One line for people: the libtorch that this program has.
 std::string describe_libtorch();
 
 }  // namespace tutti::train
