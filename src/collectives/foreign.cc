@@ -1,6 +1,6 @@
 #include "collectives/foreign.h"
 
-#include <optional>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -112,17 +112,15 @@ void ForeignEngine::watch(const std::function<bool(Clock::duration at_most)>& ov
                           const net::Activity& doing) {
   const net::Waiting shown(transport_.board(), rank());
   net::Stall stall(transport_.board(), timeout_);
-  std::optional<Rank> suspect;
+  std::vector<bool> came(static_cast<std::size_t>(world()));  // has waited since anybody got on
   while (!over(kGlance)) {
     const bool in_vain = stall.over();
-    // Before the others give up, too: whoever has no longer waits. One that came late, and waits now, was not
-    // the one.
-    if (2 * stall.standing() < timeout_)
-      suspect.reset();
-    else if (!suspect || transport_.board().vitals(*suspect).waiting)
-      suspect = whom_all_wait_for();
-    if (in_vain)
-      throw Timeout({rank(), suspect.value_or(whom_all_wait_for()), doing.text(), stall.standing_ms()});
+    if (stall.standing() == Clock::duration::zero()) came.assign(came.size(), false);
+    // Remembered, because the others may give up before this one, and do not wait any more then.
+    for (std::size_t r = 0; r < came.size(); ++r) {
+      if (transport_.board().vitals(Rank{static_cast<int>(r)}).waiting) came[r] = true;
+    }
+    if (in_vain) throw Timeout({rank(), whom_all_wait_for(came), doing.text(), stall.standing_ms()});
     // A transport that was cancelled answers nothing any more.
     if (cancelled_.load(std::memory_order_relaxed)) continue;
     try {
@@ -144,15 +142,11 @@ void ForeignEngine::look_for_lost_peer(Clock::duration at_most, const net::Activ
   (void)transport_.wait_for_any(peers, at_most, doing);
 }
 
-// Whoever waits is not to blame; where all do, or nothing can be seen, the first other.
-Rank ForeignEngine::whom_all_wait_for() const {
-  std::optional<Rank> other;
-  for (int r = 0; r < world(); ++r) {
-    if (Rank{r} == rank()) continue;
-    if (!transport_.board().vitals(Rank{r}).waiting) return Rank{r};
-    if (!other) other = Rank{r};
-  }
-  return *other;
+// Whoever came is not to blame; where all did, or nothing can be seen, the first other.
+Rank ForeignEngine::whom_all_wait_for(const std::vector<bool>& came) const {
+  const auto missing = std::ranges::find(came, false);  // not this one, which waits
+  if (missing != came.end()) return Rank{static_cast<int>(missing - came.begin())};
+  return Rank{rank() == Rank{0} ? 1 : 0};
 }
 
 }  // namespace tutti::collectives

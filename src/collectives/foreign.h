@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/deadline.h"
 #include "collectives/collectives.h"
@@ -75,7 +76,7 @@ class ForeignEngine : public Collectives {
   void run(const Request& request, bool average, std::string_view label);
   void carry_out(const Request& request, const net::Activity& doing);
   void look_for_lost_peer(Clock::duration at_most, const net::Activity& doing);
-  Rank whom_all_wait_for() const;
+  Rank whom_all_wait_for(const std::vector<bool>& came) const;
 
   net::Transport& transport_;
   const Clock::duration timeout_;
