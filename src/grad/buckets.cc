@@ -109,12 +109,27 @@ torch::Tensor Buckets::view(std::span<float> flat, const Slice& s) const {
   return torch::from_blob(flat.data() + s.first, like.sizes(), like.strides(), torch::kFloat32);
 }
 
+std::vector<torch::Tensor> Buckets::tensors_of(std::size_t phase) const {
+  std::vector<torch::Tensor> tensors;
+  for (const BucketLayout& layout : layouts_) {
+    if (layout.phase != phase) continue;
+    for (const Slice& slice : layout.slices) {
+      tensors.push_back(tensors_[static_cast<std::size_t>(to_int(slice.param))]);
+    }
+  }
+  return tensors;
+}
+
 std::vector<std::span<float>> Buckets::all_parameters() const {
   return parameters_;
 }
 
 void Buckets::zero_gradients() {
   for (const auto& g : gradients_) std::ranges::fill(g, 0.0F);
+}
+
+void Buckets::drop_gradients() {
+  for (torch::Tensor& tensor : tensors_) tensor.mutable_grad().reset();
 }
 
 // What another phase trains gets no gradient in this one: its buckets may be on their way already.

@@ -92,6 +92,9 @@ class Buckets {
     return tensors_[static_cast<std::size_t>(to_int(id))].dim();
   }
 
+  // What a phase trains.
+  std::vector<torch::Tensor> tensors_of(std::size_t phase) const;
+
   std::span<float> parameters(std::size_t bucket) { return parameters_[bucket]; }
   std::span<float> gradients(std::size_t bucket) { return gradients_[bucket]; }
   int places() const { return places_; }
@@ -101,6 +104,9 @@ class Buckets {
   }
   std::vector<std::span<float>> all_parameters() const;  // by bucket
   void zero_gradients();
+  // No parameter has a gradient then. Backward makes tensors of its own for the next ones, which cost a copy
+  // into the bucket; that is less than to clear it and to add to what is there.
+  void drop_gradients();
 
   // The next backward leaves gradients in this phase's parameters alone.
   void begin_phase(std::size_t phase);
@@ -110,8 +116,8 @@ class Buckets {
   void move_parameters(std::size_t bucket, std::span<float> place, bool keep);
 
   // Calls hook(id) from backward, on its thread, each time a parameter's gradient is final. Call once; stays
-  // as long as the Buckets. A gradient that backward has laid elsewhere, because somebody had set it to none,
-  // lies in its bucket again when the hook is called.
+  // as long as the Buckets. A gradient that backward has laid elsewhere, because somebody had set it to none
+  // or because it was dropped, lies in its bucket again when the hook is called.
   void on_gradient(std::function<void(ParamId)> hook);
 
   // At the end of a step, before anybody waits for its gradients. One that somebody has set to none, and that

@@ -92,7 +92,8 @@ BatchNorm2dImpl::BatchNorm2dImpl(std::int64_t channels)
       num_batches_tracked(register_buffer("num_batches_tracked", torch::zeros({}, torch::kInt64))) {}
 
 Tensor BatchNorm2dImpl::forward(const Tensor& x) {
-  if (is_training()) num_batches_tracked += 1;
+  const bool tracks = is_training() && (!sum_ || tracks_());
+  if (tracks) num_batches_tracked += 1;
   if (!sum_ || !is_training()) {
     return torch::batch_norm(x, weight, bias, running_mean, running_var, is_training(), kMomentum, kEpsilon,
                              /*cudnn_enabled=*/true);
@@ -101,17 +102,20 @@ Tensor BatchNorm2dImpl::forward(const Tensor& x) {
   {
     const torch::NoGradGuard no_grad;
     s = of_all_workers(x, sum_);
-    running_mean.lerp_(s.mean, kMomentum);
-    running_var.lerp_(s.variance * (s.count / std::max(s.count - 1, 1.0)), kMomentum);
+    if (tracks) {
+      running_mean.lerp_(s.mean, kMomentum);
+      running_var.lerp_(s.variance * (s.count / std::max(s.count - 1, 1.0)), kMomentum);
+    }
   }
   return Normalise::apply(x, weight, bias, s, sum_);
 }
 
-int synchronise_batch_norm(const torch::nn::Module& network, const SumOverWorkers& sum) {
+int synchronise_batch_norm(const torch::nn::Module& network, const SumOverWorkers& sum,
+                           const Tracks& tracks) {
   int count = 0;
   for (const auto& module : network.modules()) {
     if (auto* norm = module->as<BatchNorm2dImpl>()) {
-      norm->synchronise(sum);
+      norm->synchronise(sum, tracks);
       ++count;
     }
   }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "models/batch_norm.h"
 #include "train/saving.h"
+#include "train/scoped_seed.h"
 
 namespace tutti::train {
 
@@ -19,13 +20,29 @@ LiveReplica::LiveReplica(RunContext& run, const TrainedModel& model, StepWork& w
                 [&run](std::string line) { run.note(std::move(line)); }}) {
   tuning_.servers.incarnation = static_cast<std::uint32_t>(run.setup.restarts.size());
   if (run.config.partitions == "auto") search_.emplace(run.config.servers);
-  if (run.config.sync_batchnorm) {
-    models::synchronise_batch_norm(*model.network, [this](std::span<double> s) { sum_over_workers(s); });
+  if (run.config.sync_batchnorm) synchronise_batch_norm();
+}
+
+void LiveReplica::synchronise_batch_norm() {
+  if (!run_.config.reproducible) {
+    models::synchronise_batch_norm(*model_.network, [this](std::span<double> s) { sum_over_workers(s); });
+    return;
   }
+  const int norms = models::synchronise_batch_norm(
+      *model_.network, [this](std::span<double> s) { work_.sum_over_shards(s); },
+      [this] { return work_.first_shard_runs(); });
+  // What a shard would change by itself depends on which of them a worker has.
+  constexpr std::size_t kBuffersOfANorm = 3;
+  if (model_.buffers.views().size() != kBuffersOfANorm * static_cast<std::size_t>(norms))
+    throw ConfigError(fmt::format(
+        "--sync-batchnorm with --reproducible is for networks whose only statistics are those of tutti's own "
+        "batch norm, and {} has others",
+        run_.config.model));
 }
 
 // In the middle of a step, whose gradients may be on their way.
 void LiveReplica::sum_over_workers(std::span<double> values) {
+  const PausedSeed paused;
   exchange().drain();
   run_.workers.all_reduce({values.data(), values.size(), DType::f64}, collectives::ReduceOp::sum,
                           "batch norm");
@@ -55,6 +72,9 @@ void LiveReplica::make() {
 void LiveReplica::start(const std::function<std::vector<torch::Tensor>()>& rows_read) {
   const Setup& setup = run_.setup;
   routing_.decide(rows_read, setup.routes);
+  if (work_.in_turns() && !routing_.by_rows().empty())
+    throw ConfigError(
+        "--sync-batchnorm with --reproducible: embedding tables must travel whole; use --strategy allreduce");
   run_.say("taking over the first weights");
   if (routing_.by_rows().empty() || run_.asynchronous) {
     search_.reset();  // nothing to cut, or nobody to agree with

@@ -49,6 +49,7 @@ class LiveReplica {
 
  private:
   void make();
+  void synchronise_batch_norm();
   void sum_over_workers(std::span<double> values);
   void resume();
   void begin_anew();

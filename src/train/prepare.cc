@@ -178,7 +178,7 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
       fmt::format(
           "--partitions {} is for embedding tables that are exchanged by rows; here they travel whole: {}",
           c.partitions, exchange::why_whole_tables(tuning_of(c))));
-  refuse_if(strategy.shares_memory && c.transport == "tcp", "needs --transport shm");
+  refuse_if(strategy.shares_memory && c.transport != "auto" && c.transport != "shm", "needs --transport shm");
   refuse_if(
       c.sync_batchnorm && (strategy.asynchronous || strategy.replicas_differ || c.backup_workers > 0),
       "--sync-batchnorm needs workers that keep step: ring, allreduce, reduce-broadcast, hybrid, or ps-sync "
@@ -198,16 +198,17 @@ void resolve_reproducible(const exchange::Strategy& strategy, config::TrainConfi
   if (c.threads == 0) c.threads = 1;
 }
 
-// Statistics over all workers are made when all compute a part of the step.
+// Statistics over all workers, or over all shards, are made when each computes a part of the step.
 void check_synchronised(const config::TrainConfig& c, const RunPlan& plan, std::size_t samples) {
   if (!c.sync_batchnorm) return;
   const std::int64_t last = static_cast<std::int64_t>(samples) % plan.global_batch;
   const auto parts = [&](std::int64_t share) { return (share + plan.micro_batch - 1) / plan.micro_batch; };
-  if (parts(last / c.workers) != parts((last + c.workers - 1) / c.workers)) {
+  const int among = c.reproducible ? c.shards : c.workers;
+  if (parts(last / among) != parts((last + among - 1) / among)) {
     throw ConfigError(
-        fmt::format("--sync-batchnorm: the {} samples of an epoch's last step leave some of the {} workers "
+        fmt::format("--sync-batchnorm: the {} samples of an epoch's last step leave some of the {} {} "
                     "without a share; choose another --batch",
-                    last, c.workers));
+                    last, among, c.reproducible ? "shards" : "workers"));
   }
 }
 

@@ -229,6 +229,31 @@ TEST_F(ReproducibleRun, OneBitOfAGradientShowsInTheHash) {
   EXPECT_NE(run(c)["parameters_sha256"].get<std::string>(), expected);
 }
 
+// Shards of one worker take turns, and a layer's statistics are those of all of them. Micro batches, dropout
+// and evaluation as well: all must be the same whoever has which shards.
+TEST_F(ReproducibleRun, SynchronisedBatchNormEndsWithTheSameBits) {
+  const TrialCase norm{{"batch_norm", "mobilenetv2-cifar", true, 32, 32}, "adam"};
+  const auto with = [&](const TrainingWay& way, bool synchronised = true) {
+    auto c = config(norm, way);
+    c.sync_batchnorm = synchronised;
+    c.shards = 4;
+    c.accumulate = 2;
+    c.steps = 2;
+    return run(c);
+  };
+  const auto alone = with({"local"});
+  const std::string expected = alone["parameters_sha256"];
+  for (const TrainingWay& way :
+       {TrainingWay{"ring", 2}, TrainingWay{"ps-sync", 3, 2}, TrainingWay{"allreduce", 4}}) {
+    const auto summary = with(way);
+    EXPECT_EQ(summary["parameters_sha256"], expected) << text_of(way);
+    for (const auto& replica : summary["replicas_sha256"]) EXPECT_EQ(replica, expected) << text_of(way);
+    EXPECT_EQ(summary["train_loss"], alone["train_loss"]) << text_of(way);
+  }
+  EXPECT_NE(with({"local"}, false)["parameters_sha256"].get<std::string>(), expected)
+      << "a shard's own statistics would be others";
+}
+
 TEST_F(ReproducibleRun, RefusesWhatCannotBeKept) {
   const auto refused = [&](const std::string& word, const auto& change) {
     auto c = config({{"recurrent", "rnn-mnist"}, "sgd"}, {"allreduce", 2});
@@ -252,7 +277,6 @@ TEST_F(ReproducibleRun, RefusesWhatCannotBeKept) {
     c.reproducible = false;
     c.shards = 8;
   });
-  refused("--sync-batchnorm", [](auto& c) { c.sync_batchnorm = true; });
   refused("--scale-lr", [](auto& c) { c.scale_lr = true; });
 }
 

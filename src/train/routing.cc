@@ -74,7 +74,7 @@ std::vector<double> Routing::mean_over_workers(std::vector<double> values) const
 exchange::ClusterFacts Routing::cluster() const {
   const config::TrainConfig& c = context_.config;
   if (c.measure_links) return exchange::measure_cluster(context_.workers, c.servers);
-  const auto link = c.transport == "tcp" ? exchange::Link::network : exchange::Link::shared_memory;
+  const auto link = c.transport == "shm" ? exchange::Link::shared_memory : exchange::Link::network;
   auto usual = exchange::usual_cluster(context_.workers.world(), c.servers, link);
   if (const auto emulation = config::parse_emulation(c.emulate)) {
     usual.bytes_per_second = static_cast<double>(emulation->bits_per_second) / 8;

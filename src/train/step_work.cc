@@ -1,8 +1,11 @@
 #include "train/step_work.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 
 #include "train/open_data.h"
+#include "train/scoped_seed.h"
 
 namespace tutti::train {
 namespace {
@@ -15,14 +18,25 @@ double slowdown_of(const RunContext& run) {
   return slow.rank == to_int(run.everyone.rank()) ? slow.factor : 1;
 }
 
+ShardRun shards_of(const RunContext& run) {
+  return parts_of(run.config, to_int(run.rank()));
+}
+
+std::unique_ptr<InTurns> make_turns(const RunContext& run) {
+  if (!run.config.reproducible || !run.config.sync_batchnorm) return nullptr;
+  return std::make_unique<InTurns>(static_cast<std::size_t>(shards_of(run).count()),
+                                   [threads = run.config.threads] { at::set_num_threads(threads); });
+}
+
 }  // namespace
 
 StepWork::StepWork(RunContext& run, const TrainedModel& model)
     : run_(run),
       slowdown_(slowdown_of(run)),
+      in_turns_(make_turns(run)),
       passes_({run.config, fields_of(run.setup), model.phases, run.plan.micro_batch, run.plan.parts,
-               parts_of(run.config, to_int(run.rank())).first, run.trace}) {
-  if (run.config.reproducible) {
+               shards_of(run).first, run.trace, in_turns_.get()}) {
+  if (run.config.reproducible && !in_turns_) {
     shard_buffers_.emplace(model.buffers, ShardTree(run.config.shards), run.workers);
   }
 }
@@ -112,23 +126,41 @@ double StepWork::forward_and_backward(const data::Batch& batch) {
                               [this](std::size_t phase, double loss) {
                                 if (!pacer_) replica_->updater.finite().loss(phase, loss);
                               }};
-  if (shard_buffers_) {
-    shard_buffers_->begin_step();
+  if (run_.config.reproducible) {
+    if (shard_buffers_) shard_buffers_->begin_step();
     listener.begin_part = [this](std::size_t) { shard_buffers_->begin_shard(); };
     listener.end_part = [this](std::size_t phase, bool last) {
-      shard_buffers_->end_shard();
+      if (shard_buffers_) shard_buffers_->end_shard();
       if (!last) replica_->set_aside_shard(phase);
     };
+    listener.parameters = [this](std::size_t phase) { return replica_->buckets.tensors_of(phase); };
   }
   return passes_.run(batch, listener);
+}
+
+// Every worker fills in what its shards bring, and to add zeros changes nothing but a zero's sign, which none
+// has here.
+void StepWork::sum_over_shards(std::span<double> values) {
+  const PausedSeed paused;
+  const std::size_t n = values.size();
+  const std::size_t shard = static_cast<std::size_t>(shards_of(run_).first) + in_turns_->current();
+  if (first_shard_runs()) brought_.assign(static_cast<std::size_t>(run_.plan.parts) * n, 0);
+  for (std::size_t i = 0; i < n; ++i) brought_[shard * n + i] = values[i] + 0.0;
+  in_turns_->meet([&] {
+    run_.workers.all_reduce({brought_.data(), brought_.size(), DType::f64}, collectives::ReduceOp::sum,
+                            "batch norm");
+    sum_.assign(n, 0);
+    for (std::size_t i = 0; i < brought_.size(); ++i) sum_[i % n] += brought_[i];
+  });
+  std::ranges::copy(sum_, values.begin());
 }
 
 // Every worker fills in its own shards, and to add zeros changes nothing: all have the same sum, in one
 // order.
 double StepWork::finish_shards(const data::Batch& batch) {
-  shard_buffers_->finish_phase();
+  if (shard_buffers_) shard_buffers_->finish_phase();
   std::vector<double> sums(static_cast<std::size_t>(run_.plan.parts));
-  const auto first = static_cast<std::size_t>(parts_of(run_.config, to_int(run_.rank())).first);
+  const auto first = static_cast<std::size_t>(shards_of(run_).first);
   for (std::size_t i = 0; i < batch.parts.size(); ++i) {
     sums[first + i] = passes_.losses()[i] * static_cast<double>(batch.parts[i]);
   }
