@@ -95,8 +95,9 @@ class TUTTI_API Distributed {
 
   // Ends a step: waits for what is still on its way, and updates the parameters as the strategy promises. A
   // parameter that has got no gradient in this step counts as zero here and as what the others have.
-  // Gradients are zero after it. With shards it throws ConfigError where one of this process's has not been
-  // computed.
+  // No parameter has a gradient after it: grad() is undefined, as after zero_grad() of a current libtorch.
+  // With shards gradients are zero after it, and it throws ConfigError where one of this process's has not
+  // been computed.
   void step();
 
   // Those of a step that this process computes; the same in every step. Throws ConfigError where

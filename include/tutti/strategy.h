@@ -21,9 +21,9 @@ class TUTTI_API Training {
   virtual int buckets() const = 0;
   virtual torch::Tensor gradients(int bucket) = 0;
   virtual torch::Tensor parameters(int bucket) = 0;
-  // The optimizer takes what gradients(bucket) holds, which is zero after it. At most once for each bucket in
-  // a step. Where gradients are clipped, a step may be skipped or the optimizer is called as it is, it waits
-  // for the last bucket; then all are updated in a step, or none.
+  // The optimizer takes what gradients(bucket) holds; nothing is to be relied on there after it. At most once
+  // for each bucket in a step. Where gradients are clipped, a step may be skipped or the optimizer is called
+  // as it is, it waits for the last bucket; then all are updated in a step, or none.
   virtual void update(int bucket) = 0;
   virtual Workers& workers() = 0;
 };
@@ -42,7 +42,8 @@ class TUTTI_API Strategy {
   // long as all compute the same graph.
   virtual void on_gradients(int /*bucket*/) {}
 
-  // All gradients are final. Ends the step: every bucket is updated, or left as it is with gradients of zero.
+  // All gradients are final. Ends the step: every bucket is updated, or left as it is. The next step's
+  // gradients are laid over these.
   virtual void finish_step() = 0;
 
   // After the last step: on return all processes have the same parameters.

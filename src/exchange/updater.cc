@@ -75,6 +75,7 @@ double Updater::take_clip_factor() {
 
 void Updater::update(std::span<const std::size_t> buckets) {
   update_->step(buckets, t_, lr_);
+  if (!clears_) return;
   for (const std::size_t b : buckets) std::ranges::fill(buckets_.gradients(b), 0.0F);
 }
 

@@ -39,6 +39,10 @@ class Updater {
   // nothing.
   void scale_means(double factor) { mean_factor_ = factor; }
 
+  // From now on gradients that were applied are not cleared: others are laid over them (drop_gradients of
+  // grad/buckets.h).
+  void keep_applied() { clears_ = false; }
+
   // Nothing is applied before the last bucket of a phase has come.
   bool waits_for_all() const { return clips() || finite_.skips() || !update_->by_bucket(); }
 
@@ -82,6 +86,7 @@ class Updater {
   const std::vector<Update::Slot> slots_;
   double clip_norm_ = 0;
   double mean_factor_ = 1;
+  bool clears_ = true;
   double squares_ = 0;       // of the gradients that have come in this step
   std::size_t waiting_ = 0;  // buckets whose gradients have, of the phase
   bool usable_ = true;       // all of them are

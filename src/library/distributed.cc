@@ -58,6 +58,7 @@ class Distributed::Impl {
         {.gradient = [this](grad::ParamId id) { return is_announced(id); },
          .rows = [this](std::size_t table) { return is_announced(table); },
          .around = [this](const std::function<void()>& announce) { tell_failure_of(announce); }});
+    if (!shards_) replica_.updater.keep_applied();
     if (options.resume.empty()) {
       broadcast_rest(session);
       replica_.exchange->start(0, false);
@@ -203,7 +204,11 @@ class Distributed::Impl {
     gather_gradients();
     replica_.exchange->finish_step();
     if (replica_.exchange->rows() != nullptr) replica_.exchange->rows()->fetch_all();
-    if (shards_) shards_->finish_step();
+    if (shards_) {
+      shards_->finish_step();
+    } else {
+      replica_.buckets.drop_gradients();
+    }
     forget_arrivals();
     in_step_ = false;
     ++steps_made_;
