@@ -80,9 +80,12 @@ lab::BenchSpec check(const BenchFlags& f) {
   if (!(f.timeout_s > 0 && f.timeout_s <= 86400)) {
     throw ConfigError(fmt::format("--timeout must be between 0 and 86400 seconds, not {}", f.timeout_s));
   }
-  if (f.transport != "inproc" && f.transport != "shm" && f.transport != "tcp") {
-    throw ConfigError(fmt::format("--transport must be inproc, shm or tcp, not {}", f.transport));
+  if (f.transport != "inproc" && f.transport != "shm" && f.transport != "tcp" && f.transport != "mpi") {
+    throw ConfigError(fmt::format("--transport must be inproc, shm, tcp or mpi, not {}", f.transport));
   }
+  require_transport(f.transport);
+  if (f.transport == "mpi" && f.wire != "plain")
+    throw ConfigError(fmt::format("--wire {} is for tcp: --transport mpi leaves messages to MPI", f.wire));
   for (const auto bytes : spec.sizes) {
     if (bytes % sizeof(float) != 0 || bytes > kLargest) {
       throw ConfigError(
@@ -206,7 +209,8 @@ int bench_ps(BenchFlags f, lab::BenchPsSpec spec) {
   check(f);
   if (f.workers) spec.workers = *f.workers;
   if (!f.workers && emulation) spec.workers = std::max(1, emulation->hosts - spec.servers);
-  if (f.transport == "inproc") throw ConfigError("--transport must be shm or tcp, not inproc");
+  if (f.transport != "shm" && f.transport != "tcp")
+    throw ConfigError(fmt::format("--transport must be shm or tcp, not {}", f.transport));
   if (spec.workers < 1 || spec.workers > 512)
     throw ConfigError(fmt::format("--workers must be 1 to 512, not {}", spec.workers));
   if (spec.servers < 1 || spec.servers > 512)
@@ -287,7 +291,9 @@ void add_rendezvous(CLI::App& bench, Action& action) {
 
 // What both benchmarks take.
 void add_common(CLI::App& command, BenchFlags& f) {
-  command.add_option("--transport", f.transport, "auto (shm, or tcp with --emulate) | inproc | shm | tcp")
+  command
+      .add_option("--transport", f.transport,
+                  "auto (shm, or tcp with --emulate) | inproc | shm | tcp | mpi (under mpirun)")
       ->capture_default_str();
   command.add_option("--wire", f.wire, config::kWireHelp)->capture_default_str();
   command.add_option("--emulate", f.emulate, config::kEmulateHelp);
@@ -320,7 +326,8 @@ void add_bench(CLI::App& app, Action& action) {
       const auto settings = config::join_settings();
       const auto placement = started_by_others(settings);
       if (!placement) return bench(*f, nullptr);
-      return in_meeting(*placement, settings,
+      const auto threads = f->transport == "mpi" ? mpi::Threads::at_once : mpi::Threads::one_at_a_time;
+      return in_meeting(*placement, settings, threads,
                         [&](rendezvous::Meeting& meeting) { return bench(*f, &meeting); });
     };
   });

@@ -15,6 +15,8 @@ class Engines : public Program {};
 TEST_F(Engines, OneThatIsUnknownOrDoesNotFitIsRefused) {
   expect_refused(train_into_out({"--engine", "steam"}), "'steam'; there are auto | native");
   expect_refused(train_into_out({"--engine", "mpi", "--workers", "2"}), "--engine mpi");
+  expect_refused(train_into_out({"--transport", "mpi", "--workers", "2"}), "--transport mpi");
+  expect_refused({"bench", "allreduce", "--transport", "mpi"}, "--transport mpi");
 }
 
 #ifdef TUTTI_HAVE_GLOO
@@ -143,6 +145,43 @@ TEST_F(UnderMpirun, EveryStrategyEndsWithEqualReplicasOnMpisEngine) {
   }
 }
 
+// One order of sums (--reproducible), so that every way must end with the bits of one process.
+TEST_F(UnderMpirun, EveryStrategyOverMpisMessagesEndsWithTheBitsOfOneProcess) {
+  const auto with = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"train", "--data", "mnist", "--reproducible", "--global-batch", "16",
+                                 "--steps", "4", "--no-evaluate", "--overwrite", "--out", out().string()});
+    return flags;
+  };
+  ASSERT_EQ(run(with({"--strategy", "local"})).code, 0);
+  const auto expected = summary()["parameters_sha256"];
+  const std::vector<std::pair<int, std::vector<std::string>>> cases = {
+      {2, {"--strategy", "allreduce"}},
+      {3, {"--strategy", "ring"}},
+      {4, {"--strategy", "reduce-broadcast"}},
+      {3, {"--strategy", "ps-sync"}},
+      {2, {"--strategy", "ps-sync", "--colocate"}},
+      {3, {"--strategy", "hybrid", "--engine", "mpi"}}};
+  for (auto [processes, flags] : cases) {
+    flags.insert(flags.end(), {"--transport", "mpi"});
+    const Ended e = mpirun(processes, with(flags));
+    ASSERT_EQ(e.code, 0) << flags[1] << e.error;
+    EXPECT_EQ(summary()["config"]["transport"], "mpi");
+    EXPECT_EQ(summary()["parameters_sha256"], expected) << flags[1];
+  }
+}
+
+TEST_F(UnderMpirun, WhatDoesNotFitMpisMessagesIsRefused) {
+  for (const auto& [flags, words] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--wire", "encrypt"}, "--wire must be left out with --transport mpi"},
+           {{"--strategy", "hogwild"}, "needs --transport shm"}}) {
+    auto all = flags;
+    all.insert(all.end(), {"--transport", "mpi"});
+    const Ended e = mpirun(2, train_into_out(all));
+    EXPECT_NE(e.code, 0);
+    EXPECT_NE(e.error.find(words), std::string::npos) << e.error;
+  }
+}
+
 TEST_F(UnderMpirun, OurEngineGivesTheBitsThatItGivesUnderOurLauncher) {
   const std::vector<std::string> flags = {"--steps", "4", "--no-evaluate"};
   ASSERT_EQ(mpirun(2, train(flags)).code, 0);
@@ -163,14 +202,19 @@ TEST_F(UnderMpirun, WhatIsWrongIsSaidOnce) {
 }
 
 TEST_F(UnderMpirun, BenchComparesEnginesInOneTable) {
-  const Ended e = mpirun(3, {"bench", "allreduce", "--engine", "native,mpi", "--sizes", "1K,64K",
-                             "--iterations", "3", "--json"});
-  ASSERT_EQ(e.code, 0) << e.error;
-  const auto rows = nlohmann::json::parse(e.out);
-  ASSERT_EQ(rows.size(), 4U);
-  for (const auto& row : rows) EXPECT_EQ(row["ranks"], 3);
-  EXPECT_EQ(rows[3]["engine"], "mpi");
-  EXPECT_EQ(rows[3]["verified"], true);
+  for (const char* transport : {"shm", "mpi"}) {
+    const Ended e = mpirun(3, {"bench", "allreduce", "--transport", transport, "--engine", "native,mpi",
+                               "--sizes", "1K,64K", "--iterations", "3", "--json"});
+    ASSERT_EQ(e.code, 0) << e.error;
+    const auto rows = nlohmann::json::parse(e.out);
+    ASSERT_EQ(rows.size(), 4U);
+    for (const auto& row : rows) {
+      EXPECT_EQ(row["ranks"], 3);
+      EXPECT_EQ(row["transport"], transport);
+      EXPECT_EQ(row["verified"], true);
+    }
+    EXPECT_EQ(rows[3]["engine"], "mpi");
+  }
 }
 
 TEST_F(UnderMpirun, WorkerThatIsKilledEndsTheOthers) {

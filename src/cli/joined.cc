@@ -10,7 +10,6 @@
 #include "config/environment.h"
 #include "joining/meet.h"
 #include "launch/join.h"
-#include "mpi/mpi.h"
 
 namespace tutti::cli {
 namespace {
@@ -38,10 +37,17 @@ std::optional<config::Placement> started_by_others(const config::JoinSettings& s
   return placement;
 }
 
-int in_meeting(const config::Placement& placement, const config::JoinSettings& settings,
+void require_transport(const std::string& transport) {
+  if (transport != "mpi") return;
+  if (const auto why_not = mpi::why_not(); !why_not.empty())
+    throw ConfigError(fmt::format("--transport mpi: {}", why_not));
+}
+
+int in_meeting(const config::Placement& placement, const config::JoinSettings& settings, mpi::Threads threads,
                const std::function<int(rendezvous::Meeting&)>& command) {
-  const auto meeting =
-      mpi::can_reach(placement) ? mpi::join() : joining::meet(placement, settings, config::private_folder());
+  const auto meeting = mpi::can_reach(placement)
+                           ? mpi::join(threads)
+                           : joining::meet(placement, settings, config::private_folder());
   try {
     const int code = command(*meeting);
     if (code == 0) meeting->finish();

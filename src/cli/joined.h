@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "config/launchers.h"
 #include "launch/launcher.h"
 #include "launch/process_signals.h"
+#include "mpi/mpi.h"
 #include "rendezvous/meeting.h"
 
 namespace tutti::cli {
@@ -16,9 +18,14 @@ namespace tutti::cli {
 // between launchers. Throws ConfigError.
 std::optional<config::Placement> started_by_others(const config::JoinSettings& settings);
 
+// Throws ConfigError, with the reason, where messages cannot travel so (--transport): mpi is for processes
+// that mpirun has started.
+void require_transport(const std::string& transport);
+
 // Calls `command` as one of those processes, with their meeting, and ends the meeting if all went well. What
-// is wrong with the input is said by rank 0 alone. The result is the exit code. Throws ConfigError, RunError.
-int in_meeting(const config::Placement& placement, const config::JoinSettings& settings,
+// is wrong with the input is said by rank 0 alone. `threads`: how these call MPI, where MPI is how the
+// processes meet. The result is the exit code. Throws ConfigError, RunError.
+int in_meeting(const config::Placement& placement, const config::JoinSettings& settings, mpi::Threads threads,
                const std::function<int(rendezvous::Meeting&)>& command);
 
 // As launch::run() in such processes: rank 0 brings the spec, all others null. The others' failures are

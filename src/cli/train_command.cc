@@ -174,7 +174,8 @@ int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& plac
     auto config = fitted(configure(), workers_said, placement, meeting);
     if (!one_host) require_one_board(config);
     if (config.transport == "auto" && !one_host) config.transport = "tcp";
-    if (config.wire == "auto" && !one_host) config.wire = "auth";  // prepare() knows of our own hosts alone
+    // prepare() knows of our own hosts alone.
+    if (config.wire == "auto" && config.transport != "mpi" && !one_host) config.wire = "auth";
     const auto warning = engines::find_engine(config.engine).between_hosts;
     if (!one_host && !warning.empty()) fmt::print(stderr, "tutti: {}\n", warning);
     const int code = train(config, run_job);
@@ -247,6 +248,7 @@ config::TrainConfig parse_train(const std::vector<std::string>& arguments) {
 }
 
 train::Prepared prepare_here(const config::TrainConfig& config) {
+  require_transport(config.transport);
   const std::time_t seconds = std::time(nullptr);
   std::tm local{};
   ::localtime_r(&seconds, &local);
@@ -286,7 +288,10 @@ void add_train(CLI::App& app, Action& action) {
       if (!placement) return train(resolved());
       const bool workers_said = command->count("--workers") > 0 || goes_on(*config);
       launch::ProcessSignals signals;  // from the first moment on
-      return in_meeting(*placement, settings, [&](rendezvous::Meeting& meeting) {
+      // What a run goes on with stands in its folder, which rank 0 alone reads.
+      const bool maybe_over_mpi = config->transport == "mpi" || !config->resume.empty();
+      const auto threads = maybe_over_mpi ? mpi::Threads::at_once : mpi::Threads::one_at_a_time;
+      return in_meeting(*placement, settings, threads, [&](rendezvous::Meeting& meeting) {
         return train_in_meeting(meeting, *placement, signals, workers_said, resolved);
       });
     };

@@ -242,7 +242,8 @@ std::vector<Setting> machine_settings() {
       {"precision", &C::precision, {.words = {"fp32", "bf16"}},
        "of the forward pass in training: fp32 | bf16 (products and convolutions; parameters and gradients "
        "stay fp32)"},
-      reproducibly_changeable({"transport", &C::transport, {.words = {"auto", "shm", "tcp"}}, "auto | shm | tcp"}),
+      reproducibly_changeable({"transport", &C::transport, {.words = {"auto", "shm", "tcp", "mpi"}},
+                               "auto | shm | tcp | mpi (MPI carries the messages of what mpirun has started)"}),
       changeable({"wire", &C::wire, {.words = {"auto", "auth", "encrypt", "plain"}}, kWireHelp}),
       changeable({"engine", &C::engine,
                   "who carries out collectives: auto (native), or one of those that `tutti doctor` lists"}),

@@ -51,8 +51,8 @@ void require_emulated(const TrainConfig& c) {
   parse_slow(c);
   parse_flip_bit(c);
   const bool emulated = parse_emulation(c.emulate).has_value();
-  require(!emulated || c.transport != "shm", "transport", "tcp with --emulate, whose hosts share no memory",
-          c.transport);
+  require(!emulated || c.transport == "auto" || c.transport == "tcp", "transport",
+          "tcp with --emulate, whose hosts share no memory", c.transport);
 }
 
 void require_hosts(const TrainConfig& c) {
@@ -60,7 +60,8 @@ void require_hosts(const TrainConfig& c) {
   const auto hosts = c.hostfile.empty() ? parse_hosts(c.hosts) : read_hostfile(c.hostfile);
   if (hosts.empty()) return;
   require(c.emulate.empty(), "emulate", "left out where --hosts are given, which are real", c.emulate);
-  require(c.transport != "shm", "transport", "tcp with --hosts, which share no memory", c.transport);
+  require(c.transport == "auto" || c.transport == "tcp", "transport",
+          "tcp with --hosts, which share no memory", c.transport);
   require(c.workers <= slots_of(hosts), "workers",
           fmt::format("at most {}, for which --hosts have room", slots_of(hosts)), c.workers);
 }
@@ -99,8 +100,6 @@ void require_shards(const TrainConfig& c) {
           c.local_aggregation);
   require(c.pace_ms == 0 && c.device_tflops == 0, "reproducible",
           "left out where --pace or --device-tflops is given: nothing is computed", c.reproducible);
-  require(!c.sync_batchnorm, "sync-batchnorm",
-          "left out with --reproducible, where each shard is computed by itself", c.sync_batchnorm);
 }
 
 }  // namespace
@@ -149,6 +148,8 @@ void validate(const TrainConfig& c) {
   require_own_data(c);
   require_emulated(c);
   require_hosts(c);
+  require(c.transport != "mpi" || c.wire == "auto" || c.wire == "plain", "wire",
+          "left out with --transport mpi, which leaves messages to MPI", c.wire);
   parse_port_range(c.port_range);
   require_outcome(c);
 }

@@ -140,6 +140,7 @@ std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink
     return take_seat(job.segment_fd, job.rank, options);
   }
   const net::Waiting waiting(*options.board, job.rank);
+  if (job.connector) return (*job.connector)(job.rank, options);
   const auto credentials = credentials_of(job);
   net::Mesh mesh(job.rank, job.world, credentials, job.address, job.ports);
   const auto peers =

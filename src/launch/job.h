@@ -19,6 +19,7 @@
 #include "net/dial.h"
 #include "net/transport.h"
 #include "observe/jsonl_sink.h"
+#include "rendezvous/meeting.h"
 
 namespace tutti::launch {
 
@@ -32,14 +33,16 @@ struct WorkerJob {
   net::Secret secret{};
   // What all ranks have alike, where descriptions differ by host; else it is made of this one.
   std::optional<Digest> digest = {};
-  std::string transport;              // "shm" or "tcp"
+  std::string transport;              // "shm", "tcp" or "mpi"
   net::Wire wire = net::Wire::plain;  // of tcp
   int segment_fd = -1;                // the shared memory, for shm
   int local_segment_fd = -1;          // that of this host's workers, beside tcp
   net::Endpoint rendezvous;           // for tcp
   std::string address;                // where the rank listens, for tcp
   PortRange ports = {};               // and on one of these
-  int board_fd = -1;                  // where all ranks show how they are (net/status_board.h)
+  // For mpi. It is this process's, and in no description: who starts processes with one has other transports.
+  std::shared_ptr<const rendezvous::Connector> connector = nullptr;
+  int board_fd = -1;  // where all ranks show how they are (net/status_board.h)
   int report_fd = -1;
   std::chrono::milliseconds timeout{30'000};
   bool survives_workers = false;  // as in JobSpec

@@ -93,16 +93,22 @@ class Member final : public Joined {
     job_.rank = meeting.rank();
     job_.world = spec.workers + spec.servers;
     job_.workers = spec.workers;
+    std::vector<int> process_of;
     for (int r = 0; r < job_.world; ++r) {
       // A colocated server lives with the worker of its number.
-      job_.hosts.push_back(hosts.at(static_cast<std::size_t>(r < meeting.world() ? r : r - spec.workers)));
+      process_of.push_back(r < meeting.world() ? r : r - spec.workers);
+      job_.hosts.push_back(hosts.at(static_cast<std::size_t>(process_of.back())));
     }
     job_.task = spec.task;
     job_.payload = spec.payload;
     job_.secret = secret;
     job_.transport = spec.transport;
-    job_.wire =
-        net::resolve_wire(net::parse_wire(spec.wire), one_host ? net::Reach::one_host : net::Reach::hosts);
+    if (spec.transport == "mpi") {
+      job_.connector = std::make_shared<rendezvous::Connector>(meeting.connector(process_of));
+    } else {
+      job_.wire =
+          net::resolve_wire(net::parse_wire(spec.wire), one_host ? net::Reach::one_host : net::Reach::hosts);
+    }
     job_.address = address_for(spec, meeting, one_host);
     job_.ports = spec.ports;
     job_.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec.timeout);
@@ -112,7 +118,7 @@ class Member final : public Joined {
 
     const bool shares = spec.transport == "shm";
     if (first == me) make_shared_memory(spec, shares);
-    if (me == 0 && !shares) rendezvous_.emplace(job_);
+    if (me == 0 && spec.transport == "tcp") rendezvous_.emplace(job_);
     const auto texts = meeting.all_gather(what_others_open().dump());
     const json made = json::parse(texts[first]);
     if (first != me) open_shared_memory(made);

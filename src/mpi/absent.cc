@@ -16,7 +16,7 @@ bool can_reach(const config::Placement&) {
   return false;
 }
 
-std::unique_ptr<rendezvous::Meeting> join() {
+std::unique_ptr<rendezvous::Meeting> join(Threads) {
   throw RunError(why_not());
 }
 

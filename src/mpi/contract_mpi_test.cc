@@ -1,17 +1,21 @@
-// What every engine promises, of MPI's, and what a meeting does: mpirun starts it as 2, 3 and 4 processes.
+// What every engine and every transport promises, of MPI's, and what a meeting does: mpirun starts it as 2, 3
+// and 4 processes.
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "collectives/engine_contract.h"
+#include "collectives/native.h"
 #include "launch/join.h"
 #include "mpi/mpi.h"
 #include "net/group.h"
+#include "net/transport_contract.h"
 
 namespace tutti::mpi {
 namespace {
@@ -23,23 +27,47 @@ using contract::Memory;
 
 rendezvous::Meeting* everyone = nullptr;  // set by main, before any test
 
-// Calls body with an engine over a fresh transport of this kind, of all processes or of all but the last.
-void run(const std::string& transport, Clock::duration timeout, const std::function<void(Collectives&)>& body,
-         int servers = 0) {
+void meet() {
+  everyone->all_gather("");
+}
+
+launch::JobSpec spec_of(const std::string& transport, Clock::duration timeout, int servers = 0) {
   launch::JobSpec spec;
   spec.workers = everyone->world() - servers;
   spec.servers = servers;
   spec.transport = transport;
   spec.timeout = timeout;
-  const auto joined = launch::join(*everyone, everyone->rank() == Rank{0} ? &spec : nullptr);
+  return spec;
+}
+
+std::unique_ptr<launch::Joined> join_job(const launch::JobSpec& spec) {
+  return launch::join(*everyone, everyone->rank() == Rank{0} ? &spec : nullptr);
+}
+
+std::unique_ptr<net::Transport> connect(const launch::WorkerJob& job) {
   observe::JsonlSink unheard(UniqueFd(), "nowhere");
-  const auto all = launch::connect(joined->job(), unheard);
+  return launch::connect(job, unheard);
+}
+
+// Calls body with an engine over a fresh transport of this kind, of all processes or of all but the last.
+void run(const std::string& transport, Clock::duration timeout, const std::function<void(Collectives&)>& body,
+         int servers = 0) {
+  const auto spec = spec_of(transport, timeout, servers);
+  const auto joined = join_job(spec);
+  const auto all = connect(joined->job());
   if (to_int(all->rank()) < spec.workers) {
     net::Group workers(*all, spec.workers);
     const auto engine = make_engine(workers, timeout);
     body(*engine);
   }
-  everyone->all_gather("");  // nobody leaves while others are at it
+  meet();  // nobody leaves while others are at it
+}
+
+// Calls body with a fresh transport of MPI's; who returns from it has left.
+void run_over_mpi(Clock::duration timeout, const std::function<void(net::Transport&)>& body) {
+  const auto joined = join_job(spec_of("mpi", timeout));
+  body(*connect(joined->job()));
+  meet();
 }
 
 constexpr auto kPatience = std::chrono::seconds(60);
@@ -56,7 +84,7 @@ TEST(MpiMeeting, ProcessesOfOneMachineAreOnOneHost) {
 }
 
 TEST(MpiEngine, AllOperationsAreExactAtAnyLength) {
-  for (const char* transport : {"shm", "tcp"}) {
+  for (const char* transport : {"shm", "tcp", "mpi"}) {
     run(transport, kPatience, [](Collectives& all) {
       contract::all_operations_are_exact(all, Memory::allocated);
       contract::all_operations_are_exact(all, Memory::heap);
@@ -116,6 +144,56 @@ TEST(MpiEngine, JobThatStandsStillEndsWithATimeout) {
   });
 }
 
+TEST(MpiTransport, CarriesMessages) {
+  run_over_mpi(kPatience, net::contract::messages_arrive_complete_and_in_order);
+  run_over_mpi(kPatience, net::contract::large_messages_both_ways_at_once_do_not_block_each_other);
+  run_over_mpi(kPatience, net::contract::everyone_sends_to_everyone_at_once);
+  run_over_mpi(kPatience, net::contract::window_is_handed_over_piece_by_piece_in_order);
+  run_over_mpi(kPatience, net::contract::different_lengths_are_a_protocol_error_before_any_byte_is_stored);
+  run_over_mpi(kPatience, net::contract::wait_for_any_says_whose_message_has_come);
+  run_over_mpi(kPatience, net::contract::one_thread_sends_while_another_receives);
+}
+
+TEST(MpiTransport, EveryWaitEnds) {
+  constexpr std::chrono::milliseconds kShort{300};
+  run_over_mpi(kPatience, net::contract::wait_for_any_ends_with_its_time_or_a_lost_peer);
+  run_over_mpi(kPatience, net::contract::what_a_peer_sent_before_it_left_still_arrives);
+  run_over_mpi(kPatience, net::contract::cancel_ends_a_blocked_call);
+  run_over_mpi(kShort, [](net::Transport& t) {
+    net::contract::stalled_peer_is_a_timeout_that_says_how_long(t, meet);
+  });
+  run_over_mpi(kShort,
+               [](net::Transport& t) { net::contract::peer_that_does_not_read_is_a_timeout_too(t, meet); });
+  if (everyone->world() < 3) return;
+  run_over_mpi(kPatience, net::contract::peer_that_leaves_is_lost_at_once_and_named);
+  run_over_mpi(kShort, [&](net::Transport& t) {
+    net::contract::busy_peer_is_waited_for_and_so_is_who_waits_for_it(t, kShort);
+  });
+}
+
+TEST(MpiTransport, CarriesOurSchedules) {
+  run_over_mpi(kPatience, [](net::Transport& t) {
+    collectives::NativeEngine all(t);
+    contract::all_operations_are_exact(all, Memory::heap);
+    contract::many_small_reductions_stay_in_step(all, Memory::allocated);
+    contract::texts_of_different_lengths_are_gathered(all);
+  });
+}
+
+// A server that lives in a worker's process has a rank of its own, and messages of its own.
+TEST(MpiTransport, CarriesMessagesOfTwoRanksInEachProcess) {
+  auto spec = spec_of("mpi", kPatience);
+  spec.servers = spec.workers;
+  spec.colocate = true;
+  const auto joined = join_job(spec);
+  launch::WorkerJob second = joined->job();
+  second.rank = Rank{to_int(second.rank) + spec.workers};
+  std::thread server([&] { net::contract::everyone_sends_to_everyone_at_once(*connect(second)); });
+  net::contract::everyone_sends_to_everyone_at_once(*connect(joined->job()));
+  server.join();
+  meet();
+}
+
 // Of other ranks than 0 only what went wrong is printed.
 class Failures final : public ::testing::EmptyTestEventListener {
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
@@ -126,7 +204,7 @@ class Failures final : public ::testing::EmptyTestEventListener {
 };
 
 int run_tests(int argc, char** argv) {
-  const auto meeting = join();
+  const auto meeting = join(Threads::at_once);
   everyone = meeting.get();
   ::testing::InitGoogleTest(&argc, argv);
   if (everyone->rank() != Rank{0}) {

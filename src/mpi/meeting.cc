@@ -7,6 +7,7 @@
 #include "config/flags.h"
 #include "mpi/call.h"
 #include "mpi/mpi.h"
+#include "mpi/transport.h"
 
 namespace tutti::mpi {
 namespace {
@@ -19,12 +20,11 @@ bool initialised() {
 
 class World final : public rendezvous::Meeting {
  public:
-  World() {
-    // The thread that trains and the one that communicates take turns.
+  explicit World(Threads threads) : threads_(threads) {
+    const int level = threads == Threads::at_once ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED;
     int provided = 0;
-    call(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
-    if (provided < MPI_THREAD_SERIALIZED)
-      throw RunError(fmt::format("{} was built without support for threads", library()));
+    call(MPI_Init_thread(nullptr, nullptr, level, &provided), "MPI_Init_thread");
+    if (provided < level) throw RunError(fmt::format("{} was built without support for threads", library()));
     // Failures come back to us instead of ending the process without a word of ours.
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     call(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
@@ -52,9 +52,15 @@ class World final : public rendezvous::Meeting {
     return texts;
   }
 
+  rendezvous::Connector connector(const std::vector<int>& process_of) override {
+    if (threads_ != Threads::at_once) throw ConfigError("MPI was not initialised for --transport mpi");
+    return make_connector(process_of);
+  }
+
   void finish() override { call(MPI_Finalize(), "MPI_Finalize"); }
 
  private:
+  Threads threads_;
   int rank_ = 0;
   int world_ = 1;
 };
@@ -84,9 +90,9 @@ bool can_reach(const config::Placement& placement) {
   return !placement.mpi_library.empty() && library().starts_with(placement.mpi_library);
 }
 
-std::unique_ptr<rendezvous::Meeting> join() {
+std::unique_ptr<rendezvous::Meeting> join(Threads threads) {
   if (initialised()) throw RunError("this process has joined MPI already");
-  return std::make_unique<World>();
+  return std::make_unique<World>(threads);
 }
 
 }  // namespace tutti::mpi

@@ -25,10 +25,14 @@ std::string library();
 // Whether this library can reach the processes among which a launcher has placed this one.
 bool can_reach(const config::Placement& placement);
 
+// How threads of this process call MPI: one after another, or at once, which costs every call a little. At
+// once is what a connector's transports need.
+enum class Threads { one_at_a_time, at_once };
+
 // The processes that mpirun has started, in the order of MPI_COMM_WORLD. One a process, made before any
 // engine, and used by one thread at a time, engines included. Initialises MPI; finish() ends it, as a
 // collective call. Throws RunError.
-std::unique_ptr<rendezvous::Meeting> join();
+std::unique_ptr<rendezvous::Meeting> join(Threads threads);
 
 // Vendor collectives among the first ranks of MPI_COMM_WORLD, which are those of the transport. A collective
 // call. The transport outlives the engine. Throws RunError.

@@ -2,27 +2,20 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <numeric>
+#include <barrier>
 #include <thread>
 
 #include "base/error.h"
 #include "net/inproc.h"
+#include "net/transport_contract.h"
 
 namespace tutti::net {
 namespace {
 
+using contract::be_busy;
+using contract::kDoing;
+using contract::kPatience;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
-
-constexpr auto kPatience = seconds(60);
-constexpr Activity kDoing{"test"};
-
-std::vector<std::byte> pattern(std::size_t n, int seed) {
-  std::vector<std::byte> bytes(n);
-  for (std::size_t i = 0; i < n; ++i)
-    bytes[i] = static_cast<std::byte>((i * 31 + static_cast<std::size_t>(seed) * 7) % 251);
-  return bytes;
-}
 
 class TransportContract : public ::testing::TestWithParam<Medium> {
  protected:
@@ -30,232 +23,67 @@ class TransportContract : public ::testing::TestWithParam<Medium> {
                   Clock::duration timeout = kPatience) {
     run_as_threads(GetParam(), world, timeout, body);
   }
+
+  // With a check that needs its ranks to meet.
+  static void run(int world, void (*check)(Transport&, const contract::Meet&), Clock::duration timeout) {
+    std::barrier all(world);
+    run(
+        world, [&](Transport& t) { check(t, [&] { all.arrive_and_wait(); }); }, timeout);
+  }
 };
 
 TEST_P(TransportContract, MessagesArriveCompleteAndInOrder) {
-  run(2, [](Transport& t) {
-    for (int i = 0; i < 200; ++i) {
-      const auto sent = pattern(static_cast<std::size_t>(i) * 37, i);
-      if (t.rank() == Rank{0}) {
-        send(t, Rank{1}, sent, kDoing);
-      } else {
-        std::vector<std::byte> got(sent.size());
-        receive(t, Rank{0}, got, kDoing);
-        ASSERT_EQ(got, sent);
-      }
-    }
-  });
+  run(2, contract::messages_arrive_complete_and_in_order);
 }
 
 TEST_P(TransportContract, LargeMessagesBothWaysAtOnceDoNotBlockEachOther) {
-  constexpr std::size_t kBytes = 9 << 20;
-  run(2, [](Transport& t) {
-    const Rank peer{1 - to_int(t.rank())};
-    const auto mine = pattern(kBytes, to_int(t.rank()));
-    std::vector<std::byte> got(kBytes);
-    const Outgoing out[] = {{peer, mine}};
-    const Incoming in[] = {{peer, got, got.size()}};
-    t.transfer(out, in, kDoing);
-    EXPECT_EQ(got, pattern(kBytes, to_int(peer)));
-  });
+  run(2, contract::large_messages_both_ways_at_once_do_not_block_each_other);
 }
 
 TEST_P(TransportContract, EveryoneToEveryoneAtOnceWithMoreRanksThanCores) {
-  constexpr int kWorld = 7;
-  run(kWorld, [](Transport& t) {
-    const int me = to_int(t.rank());
-    for (int round = 0; round < 20; ++round) {
-      std::vector<std::vector<std::byte>> mine(kWorld);
-      std::vector<std::vector<std::byte>> theirs(kWorld);
-      std::vector<Outgoing> out;
-      std::vector<Incoming> in;
-      for (int p = 0; p < kWorld; ++p) {
-        if (p == me) continue;
-        mine[p] = pattern(static_cast<std::size_t>(1000 + me * 13 + p), me * 100 + p + round);
-        theirs[p].resize(static_cast<std::size_t>(1000 + p * 13 + me));
-        out.push_back({Rank{p}, mine[p]});
-        in.push_back({Rank{p}, theirs[p], theirs[p].size()});
-      }
-      t.transfer(out, in, kDoing);
-      for (int p = 0; p < kWorld; ++p) {
-        if (p == me) continue;
-        ASSERT_EQ(theirs[p], pattern(theirs[p].size(), p * 100 + me + round));
-      }
-    }
-  });
+  run(7, contract::everyone_sends_to_everyone_at_once);
 }
 
 TEST_P(TransportContract, WindowIsHandedOverPieceByPieceInOrder) {
-  const auto sent = pattern(3 * kFrameBytes + 10'003, 5);
-  run(2, [&](Transport& t) {
-    if (t.rank() == Rank{0}) return send(t, Rank{1}, sent, kDoing);
-    std::vector<std::byte> window(kFrameBytes + 4096);
-    std::vector<std::byte> got;
-    const Incoming in[] = {
-        {Rank{0}, window, sent.size(), [&](std::size_t offset, std::span<const std::byte> piece) {
-           ASSERT_EQ(offset, got.size());
-           ASSERT_LE(piece.size(), window.size());
-           got.insert(got.end(), piece.begin(), piece.end());
-         }}};
-    t.transfer({}, in, kDoing);
-    EXPECT_EQ(got, sent);
-  });
+  run(2, contract::window_is_handed_over_piece_by_piece_in_order);
 }
 
 TEST_P(TransportContract, DifferentLengthsAreAProtocolErrorBeforeAnyByteIsStored) {
-  std::vector<std::byte> got(50, std::byte{9});
-  EXPECT_THROW(run(2,
-                   [&](Transport& t) {
-                     if (t.rank() == Rank{1}) return receive(t, Rank{0}, got, kDoing);
-                     try {
-                       send(t, Rank{1}, pattern(60, 1), kDoing);
-                     } catch (const PeerLost&) {  // the other end has closed before all was written
-                     }
-                   }),
-               ProtocolError);
-  EXPECT_EQ(got, std::vector<std::byte>(50, std::byte{9}));
+  run(2, contract::different_lengths_are_a_protocol_error_before_any_byte_is_stored);
 }
 
 TEST_P(TransportContract, WaitForAnySaysWhoseMessageHasCome) {
-  constexpr int kWorld = 4;
-  constexpr int kRounds = 100;
-  run(kWorld, [&](Transport& t) {
-    const auto mine = pattern(777, to_int(t.rank()));
-    if (t.rank() != Rank{0}) {
-      for (int i = 0; i < kRounds; ++i) send(t, Rank{0}, mine, kDoing);
-      return;
-    }
-    EXPECT_EQ(t.wait_for_any({}, milliseconds(1), kDoing), std::nullopt);
-    const Rank peers[] = {Rank{1}, Rank{2}, Rank{3}};
-    std::vector<int> left(kWorld, kRounds);
-    std::vector<std::byte> got(777);
-    for (int i = 0; i < 3 * kRounds; ++i) {
-      std::vector<Rank> unfinished;
-      std::ranges::copy_if(peers, std::back_inserter(unfinished),
-                           [&](Rank r) { return left[to_int(r)] > 0; });
-      const auto from = t.wait_for_any(unfinished, kPatience, kDoing);
-      ASSERT_TRUE(from);
-      receive(t, *from, got, kDoing);
-      ASSERT_EQ(got, pattern(777, to_int(*from)));
-      --left[to_int(*from)];
-    }
-  });
+  run(4, contract::wait_for_any_says_whose_message_has_come);
 }
 
 TEST_P(TransportContract, WaitForAnyEndsWithItsTimeOrALostPeer) {
-  run(2, [](Transport& t) {
-    if (t.rank() == Rank{1}) return receive(t, Rank{0}, std::span<std::byte>(), kDoing);
-    const Rank peer[] = {Rank{1}};
-    EXPECT_EQ(t.wait_for_any(peer, milliseconds(30), kDoing), std::nullopt);
-    send(t, Rank{1}, {}, kDoing);
-    EXPECT_THROW(t.wait_for_any(peer, kPatience, kDoing), PeerLost);
-  });
+  run(2, contract::wait_for_any_ends_with_its_time_or_a_lost_peer);
 }
 
 TEST_P(TransportContract, OneThreadSendsWhileAnotherReceives) {
-  constexpr int kMessages = 300;
-  run(2, [](Transport& t) {
-    const Rank peer{1 - to_int(t.rank())};
-    std::thread sender([&] {
-      for (int i = 0; i < kMessages; ++i)
-        send(t, peer, pattern(4000 + static_cast<std::size_t>(i), i), kDoing);
-    });
-    for (int i = 0; i < kMessages; ++i) {
-      std::vector<std::byte> got(4000 + static_cast<std::size_t>(i));
-      receive(t, peer, got, kDoing);
-      EXPECT_EQ(got, pattern(got.size(), i));
-    }
-    sender.join();
-  });
+  run(2, contract::one_thread_sends_while_another_receives);
 }
 
 TEST_P(TransportContract, PeerThatLeavesIsLostAtOnceAndNamed) {
-  std::atomic<int> named = -1;
-  run(3, [&](Transport& t) {
-    if (t.rank() == Rank{2}) return;
-    std::vector<std::byte> got(10);
-    if (t.rank() == Rank{0}) {
-      try {
-        receive(t, Rank{2}, got, {"all-reduce", "bucket 4"});
-      } catch (const PeerLost& e) {
-        named = to_int(e.fault.peer);
-        EXPECT_EQ(e.fault.operation, "all-reduce of bucket 4");
-        EXPECT_LT(e.fault.waited, std::chrono::seconds(5));
-      }
-      send(t, Rank{1}, got, kDoing);
-    } else {
-      receive(t, Rank{0}, got, kDoing);  // the others still work with each other
-    }
-  });
-  EXPECT_EQ(named, 2);
+  run(3, contract::peer_that_leaves_is_lost_at_once_and_named);
 }
 
 TEST_P(TransportContract, WhatAPeerSentBeforeItLeftStillArrives) {
-  run(2, [](Transport& t) {
-    if (t.rank() == Rank{0}) return send(t, Rank{1}, pattern(1000, 3), kDoing);
-    std::vector<std::byte> got(1000);
-    receive(t, Rank{0}, got, kDoing);
-    EXPECT_EQ(got, pattern(1000, 3));
-    EXPECT_THROW(receive(t, Rank{0}, got, kDoing), PeerLost);
-  });
+  run(2, contract::what_a_peer_sent_before_it_left_still_arrives);
 }
 
 TEST_P(TransportContract, StalledPeerIsATimeoutThatSaysHowLong) {
-  std::atomic<bool> noticed = false;
-  run(
-      2,
-      [&](Transport& t) {
-        if (t.rank() == Rank{1}) {
-          while (!noticed) std::this_thread::yield();
-          return;
-        }
-        std::vector<std::byte> got(10);
-        try {
-          receive(t, Rank{1}, got, kDoing);
-          ADD_FAILURE();
-        } catch (const Timeout& e) {
-          EXPECT_EQ(e.fault.peer, Rank{1});
-          EXPECT_EQ(e.fault.rank, Rank{0});
-          EXPECT_GE(e.fault.waited, milliseconds(300));
-        }
-        noticed = true;
-      },
-      milliseconds(300));
+  run(2, contract::stalled_peer_is_a_timeout_that_says_how_long, milliseconds(300));
 }
 
 TEST_P(TransportContract, PeerThatDoesNotReadIsATimeoutToo) {
-  std::atomic<bool> noticed = false;
-  run(
-      2,
-      [&](Transport& t) {
-        if (t.rank() == Rank{1}) {
-          while (!noticed) std::this_thread::yield();
-          return;
-        }
-        EXPECT_THROW(send(t, Rank{1}, pattern(64 << 20, 1), kDoing), Timeout);
-        noticed = true;
-      },
-      milliseconds(300));
-}
-
-// Gets on, and tells nobody, for so long.
-void be_busy(const Transport& t, Clock::duration length) {
-  for (const auto begin = Clock::now(); Clock::now() - begin < length;) {
-    t.board().advance(t.rank());
-    std::this_thread::yield();
-  }
+  run(2, contract::peer_that_does_not_read_is_a_timeout_too, milliseconds(300));
 }
 
 TEST_P(TransportContract, BusyPeerIsWaitedForAndSoIsWhoWaitsForIt) {
   constexpr auto kTimeout = milliseconds(500);
   run(
-      3,
-      [&](Transport& t) {  // 0 waits for 1, which waits for 2
-        std::vector<std::byte> word(10);
-        if (t.rank() == Rank{2}) be_busy(t, 3 * kTimeout);
-        if (t.rank() < Rank{2}) receive(t, Rank{to_int(t.rank()) + 1}, word, kDoing);
-        if (t.rank() > Rank{0}) send(t, Rank{to_int(t.rank()) - 1}, word, kDoing);
-      },
+      3, [&](Transport& t) { contract::busy_peer_is_waited_for_and_so_is_who_waits_for_it(t, kTimeout); },
       kTimeout);
 }
 
@@ -300,17 +128,7 @@ TEST_P(TransportContract, WhoSleepsForAPeerShowsThatItWaits) {
 }
 
 TEST_P(TransportContract, CancelEndsABlockedCall) {
-  run(2, [](Transport& t) {
-    if (t.rank() == Rank{1}) {
-      std::vector<std::byte> got(1);
-      EXPECT_THROW(receive(t, Rank{0}, got, kDoing), PeerLost);
-      return;
-    }
-    std::thread canceller([&] { t.cancel(); });
-    std::vector<std::byte> got(10);
-    EXPECT_THROW(receive(t, Rank{1}, got, kDoing), RunError);
-    canceller.join();
-  });
+  run(2, contract::cancel_ends_a_blocked_call);
 }
 
 TEST_P(TransportContract, WorldOfOneWorks) {
