@@ -95,7 +95,7 @@ class TUTTI_API Distributed {
 
   // Ends a step: waits for what is still on its way, and updates the parameters as the strategy promises. A
   // parameter that has got no gradient in this step counts as zero here and as what the others have.
-  // No parameter has a gradient after it: grad() is undefined, as after zero_grad() of a current libtorch.
+  // What it trains has no gradients after it: grad() is undefined, as after a current libtorch's zero_grad().
   // With shards gradients are zero after it, and it throws ConfigError where one of this process's has not
   // been computed.
   void step();

@@ -13,10 +13,11 @@ struct Abandoned : std::exception {};
 
 }  // namespace
 
-InTurns::InTurns(std::size_t tasks, std::function<void()> begin)
-    : begin_(std::move(begin)), ended_(tasks, true), turn_(tasks) {
+InTurns::InTurns(std::size_t tasks, const Around& around) : ended_(tasks, true), turn_(tasks) {
   TUTTI_CHECK(tasks > 0, "no task");
-  for (std::size_t i = 0; i < tasks; ++i) threads_.emplace_back([this, i] { work(i); });
+  for (std::size_t i = 0; i < tasks; ++i) {
+    threads_.emplace_back([this, i, around] { around([&] { work(i); }); });
+  }
 }
 
 InTurns::~InTurns() {
@@ -40,7 +41,6 @@ void InTurns::run(const std::function<void(std::size_t)>& task) {
 }
 
 void InTurns::work(std::size_t index) {
-  begin_();
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stop_ || (turn_ == index && !ended_[index]); });

@@ -21,9 +21,12 @@ namespace tutti {
 // One thread calls run(); its tasks call the rest.
 class InTurns {
  public:
-  // At least one task. Each thread calls `begin` first.
+  // What a thread does before and after its work, which it calls in between.
+  using Around = std::function<void(const std::function<void()>& work)>;
+
+  // At least one task.
   explicit InTurns(
-      std::size_t tasks, std::function<void()> begin = [] {});
+      std::size_t tasks, const Around& around = [](const std::function<void()>& work) { work(); });
   ~InTurns();
   InTurns(const InTurns&) = delete;
   InTurns& operator=(const InTurns&) = delete;
@@ -43,7 +46,6 @@ class InTurns {
   void one_task(std::size_t index);
   std::optional<std::size_t> next_after(std::size_t index) const;
 
-  const std::function<void()> begin_;
   std::mutex mutex_;
   std::condition_variable changed_;
   const std::function<void(std::size_t)>* task_ = nullptr;

@@ -130,6 +130,14 @@ void Buckets::zero_gradients() {
 
 void Buckets::drop_gradients() {
   for (torch::Tensor& tensor : tensors_) tensor.mutable_grad().reset();
+  for (std::size_t b = 0; b < layouts_.size(); ++b) {
+    const auto& slices = layouts_[b].slices;
+    for (std::size_t s = 0; s < slices.size(); ++s) {
+      const std::size_t end = slices[s].first + slices[s].count;
+      const std::size_t next = s + 1 < slices.size() ? slices[s + 1].first : gradients_[b].size();
+      std::ranges::fill(gradients_[b].subspan(end, next - end), 0.0F);
+    }
+  }
 }
 
 // What another phase trains gets no gradient in this one: its buckets may be on their way already.

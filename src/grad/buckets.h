@@ -104,8 +104,9 @@ class Buckets {
   }
   std::vector<std::span<float>> all_parameters() const;  // by bucket
   void zero_gradients();
-  // No parameter has a gradient then. Backward makes tensors of its own for the next ones, which cost a copy
-  // into the bucket; that is less than to clear it and to add to what is there.
+  // No parameter has a gradient then, and what lies between their places in a bucket is zero. Backward makes
+  // tensors of its own for the next ones, which cost a copy into the bucket; that is less than to clear it
+  // and to add to what is there.
   void drop_gradients();
 
   // The next backward leaves gradients in this phase's parameters alone.

@@ -122,5 +122,21 @@ TEST(Buckets, HookFiresOnceAParameterAndStepWhenItsGradientIsThere) {
   }
 }
 
+TEST(Buckets, DroppedGradientsComeBackIntoTheBucketWithNothingLeftOfTheFormer) {
+  TwoLayers m;
+  Memory memory;
+  Buckets buckets(m, 1 << 20, memory.allocator());
+  buckets.on_gradient([](ParamId) {});
+  const auto x = torch::randn({4, 2, 5, 5});
+  m.forward(x).square().sum().backward();
+  const std::vector<float> expected(buckets.gradients(0).begin(), buckets.gradients(0).end());
+  std::ranges::fill(buckets.gradients(0), 7.0F);  // padding as well, as somebody who works on it may
+  buckets.drop_gradients();
+  for (const auto& p : m.parameters()) EXPECT_FALSE(p.grad().defined());
+  m.forward(x).square().sum().backward();
+  EXPECT_EQ(std::vector<float>(buckets.gradients(0).begin(), buckets.gradients(0).end()), expected);
+  EXPECT_EQ(m.dense->bias.grad().data_ptr(), buckets.gradients(0).data());
+}
+
 }  // namespace
 }  // namespace tutti::grad

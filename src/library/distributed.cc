@@ -65,6 +65,7 @@ class Distributed::Impl {
     } else {
       go_on_from(options.resume, session);
     }
+    if (!shards_) replica_.buckets.drop_gradients();
   }
 
   void step() {

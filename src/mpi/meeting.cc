@@ -20,11 +20,11 @@ bool initialised() {
 
 class World final : public rendezvous::Meeting {
  public:
-  explicit World(Threads threads) : threads_(threads) {
+  explicit World(Threads threads) {
     const int level = threads == Threads::at_once ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED;
-    int provided = 0;
-    call(MPI_Init_thread(nullptr, nullptr, level, &provided), "MPI_Init_thread");
-    if (provided < level) throw RunError(fmt::format("{} was built without support for threads", library()));
+    call(MPI_Init_thread(nullptr, nullptr, level, &threads_), "MPI_Init_thread");
+    if (threads_ < MPI_THREAD_SERIALIZED)
+      throw RunError(fmt::format("{} was built without support for threads", library()));
     // Failures come back to us instead of ending the process without a word of ours.
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     call(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
@@ -53,14 +53,21 @@ class World final : public rendezvous::Meeting {
   }
 
   rendezvous::Connector connector(const std::vector<int>& process_of) override {
-    if (threads_ != Threads::at_once) throw ConfigError("MPI was not initialised for --transport mpi");
+    // A process that was told otherwise, by its environment, has not asked for it.
+    int all = threads_;
+    call(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD), "MPI_Allreduce");
+    if (all < MPI_THREAD_MULTIPLE)
+      throw ConfigError(
+          fmt::format("--transport mpi needs MPI_THREAD_MULTIPLE in every process, and {} gives some of them "
+                      "less; does each have the same flags and variables?",
+                      library()));
     return make_connector(process_of);
   }
 
   void finish() override { call(MPI_Finalize(), "MPI_Finalize"); }
 
  private:
-  Threads threads_;
+  int threads_ = MPI_THREAD_SINGLE;  // what MPI provides
   int rank_ = 0;
   int world_ = 1;
 };

@@ -25,8 +25,8 @@ std::string library();
 // Whether this library can reach the processes among which a launcher has placed this one.
 bool can_reach(const config::Placement& placement);
 
-// How threads of this process call MPI: one after another, or at once, which costs every call a little. At
-// once is what a connector's transports need.
+// How threads of this process call MPI: one after another, or at once where MPI can, which costs every call a
+// little. At once is what a connector's transports need, in every process.
 enum class Threads { one_at_a_time, at_once };
 
 // The processes that mpirun has started, in the order of MPI_COMM_WORLD. One a process, made before any

@@ -102,7 +102,6 @@ class MpiTransport final : public net::StreamTransport {
   // carries nothing while nobody calls it.
   std::size_t put(Rank to, const Parts& parts) override {
     Sending& s = sending_[index(to)];
-    const auto all_left = [&] { return std::ranges::all_of(s.slots, &Slot::done); };
     if (s.last_piece == 0) {
       Slot& slot = s.slots[s.next];
       if (!slot.done()) return 0;
@@ -117,8 +116,10 @@ class MpiTransport final : public net::StreamTransport {
       if (n < whole) return n;
       s.last_piece = n;
     }
-    return all_left() ? std::exchange(s.last_piece, 0) : 0;
+    return all_left(s) ? std::exchange(s.last_piece, 0) : 0;
   }
+
+  static bool all_left(Sending& s) { return std::ranges::all_of(s.slots, &Slot::done); }
 
   // As much of the parts as a piece holds.
   static std::size_t copy(const Parts& parts, std::byte* into) {
@@ -168,12 +169,16 @@ class MpiTransport final : public net::StreamTransport {
       if (here == 0) return;
       int length = 0;
       call(MPI_Get_count(&status, MPI_BYTE, &length), "MPI_Get_count");
-      const std::size_t at = (r.oldest + r.in_use) % r.slots.size();
       TUTTI_CHECK(length >= 0 && static_cast<std::size_t>(length) <= kPiece, "a piece of {} bytes", length);
+      if (length == kEnd) {
+        call(MPI_Mrecv(nullptr, kEnd, MPI_BYTE, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
+        r.ended = true;
+        return;
+      }
+      const std::size_t at = (r.oldest + r.in_use) % r.slots.size();
       call(MPI_Imrecv(r.slots[at].memory(), length, MPI_BYTE, &message, r.slots[at].request()), "MPI_Imrecv");
       r.lengths[at] = static_cast<std::size_t>(length);
-      r.ended = length == kEnd;
-      if (!r.ended) ++r.in_use;
+      ++r.in_use;
     }
   }
 
@@ -181,7 +186,10 @@ class MpiTransport final : public net::StreamTransport {
   void wait(const Interest& interest, Clock::duration at_most) override {
     const auto until = Clock::now() + at_most;
     const auto comes = [this](Rank r) { return piece_is_here(r) || receiving_[index(r)].ended; };
-    const auto leaves = [this](Rank r) { return std::ranges::all_of(sending_[index(r)].slots, &Slot::done); };
+    const auto leaves = [this](Rank r) {
+      Sending& s = sending_[index(r)];
+      return s.last_piece > 0 ? all_left(s) : s.slots[s.next].done();
+    };
     constexpr std::chrono::microseconds kShortest{5};
     constexpr std::chrono::microseconds kLongest{200};
     for (auto pause = kShortest; !cancelled() && Clock::now() < until;
@@ -198,7 +206,10 @@ class MpiTransport final : public net::StreamTransport {
     const auto has_ended = [this](Rank r) {
       return receiving_[index(r)].ended && receiving_[index(r)].in_use == 0;
     };
-    const auto has_left = [this](Rank r) { return board().shown(in_job(r)).left; };
+    // Of this host; one of another shows by the time-out. It may have left with all that it was sent.
+    const auto has_left = [this](Rank r) {
+      return board().shown(in_job(r)).left && !all_left(sending_[index(r)]);
+    };
     if (const auto r = std::ranges::find_if(interest.to_read, has_ended); r != interest.to_read.end())
       return *r;
     if (const auto r = std::ranges::find_if(interest.to_write, has_left); r != interest.to_write.end())

@@ -1,7 +1,7 @@
 // Ordered, reliable messages between the ranks of a job.
 //
-// One interface, three media: ranks that are threads (inproc), processes of one host (shm) and processes
-// anywhere (tcp). They are held to one contract, src/net/transport_contract_test.cc:
+// One interface, four media: ranks that are threads (inproc), processes of one host (shm) and processes
+// anywhere (tcp; mpi, in src/mpi/transport.h). They are held to one contract, src/net/transport_contract.h:
 //   - messages from a to b arrive complete, in order, once;
 //   - every blocking call ends: with its work done, or, when no rank of the job makes progress for the
 //   transport's time-out (net/stall.h), with Timeout, or, when a peer's process or connection is gone, at

@@ -3,13 +3,14 @@
 #include "train/open_data.h"
 
 namespace tutti::train {
-namespace {
 
 std::unique_ptr<OperatorProgress> watch_operators(const config::TrainConfig& config,
                                                   const net::Transport& everyone) {
   if (config.heartbeat_timeout_s <= 0) return nullptr;
   return std::make_unique<OperatorProgress>(everyone.board(), everyone.rank(), timeout_of(config));
 }
+
+namespace {
 
 // Shared memory then takes the place of the network.
 bool all_are_neighbours(const collectives::Hosts& hosts, const config::TrainConfig& config) {

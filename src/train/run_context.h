@@ -25,6 +25,10 @@
 
 namespace tutti::train {
 
+// Operators of the calling thread as progress of its rank; null where nobody watches.
+std::unique_ptr<OperatorProgress> watch_operators(const config::TrainConfig& config,
+                                                  const net::Transport& everyone);
+
 // Made first and ended last, on the thread that trains; setup, transports and sink outlive it.
 class RunContext {
  public:

@@ -25,7 +25,11 @@ ShardRun shards_of(const RunContext& run) {
 std::unique_ptr<InTurns> make_turns(const RunContext& run) {
   if (!run.config.reproducible || !run.config.sync_batchnorm) return nullptr;
   return std::make_unique<InTurns>(static_cast<std::size_t>(shards_of(run).count()),
-                                   [threads = run.config.threads] { at::set_num_threads(threads); });
+                                   [&run](const std::function<void()>& work) {
+                                     at::set_num_threads(run.config.threads);
+                                     const auto operators = watch_operators(run.config, run.everyone);
+                                     work();
+                                   });
 }
 
 }  // namespace
