@@ -214,7 +214,7 @@ TEST(Settings, RulesAreSaidInWords) {
   EXPECT_EQ(said([](auto& c) { c.heartbeat_timeout_s = 0.5; }),
             "--heartbeat-timeout must be 0 (none) or between 1 and 86400 seconds, not 0.5");
   EXPECT_EQ(said([](auto& c) { c.transport = "pigeon"; }),
-            "--transport must be auto, shm or tcp, not pigeon");
+            "--transport must be auto, shm, tcp or mpi, not pigeon");
   EXPECT_EQ(said([](auto& c) { c.on_nonfinite = ""; }), "--on-nonfinite must be stop or skip, not ");
 }
 
