@@ -201,7 +201,9 @@ inline void stalled_peer_is_a_timeout_that_says_how_long(Transport& t, const Mee
 
 // Likewise.
 inline void peer_that_does_not_read_is_a_timeout_too(Transport& t, const Meet& meet) {
-  if (t.rank() == Rank{0}) EXPECT_THROW(send(t, Rank{1}, pattern(64 << 20, 1), kDoing), Timeout);
+  if (t.rank() == Rank{0}) {
+    EXPECT_THROW(send(t, Rank{1}, pattern(64 << 20, 1), kDoing), Timeout);
+  }
   meet();
 }
 
