@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <barrier>
 #include <thread>
 
@@ -11,34 +13,57 @@
 namespace tutti::collectives {
 namespace {
 
-using std::chrono::milliseconds;
+// How often each rank has asked its library.
+using Asked = std::array<std::atomic<int>, 2>;
 
-// A library whose calls never end.
+void await(const std::atomic<int>& count, int least) {
+  for (int now = count; now < least; now = count) count.wait(now);
+}
+
+// A library whose calls never end, but for the time that a wait may take. Rank 0's, asked so often, waits
+// until rank 1 has come and has looked around.
 class Stuck final : public ForeignEngine {
  public:
-  using ForeignEngine::ForeignEngine;
+  static constexpr int kAskedLate = 16;  // times 20 ms: three quarters of the time-out
+  static constexpr int kLookedAround = 3;
+
+  Stuck(net::Transport& transport, Clock::duration timeout, Asked& asked)
+      : ForeignEngine(transport, timeout), asked_(asked) {}
   Method method(Operation, std::uint64_t) const override { return {"its own", ""}; }
 
  private:
-  struct Endless final : Work {
+  class Endless final : public Work {
+   public:
+    Endless(Rank rank, Asked& asked) : rank_(static_cast<std::size_t>(to_int(rank))), asked_(asked) {}
     bool wait(Clock::duration at_most) override {
-      std::this_thread::sleep_for(at_most);
+      const int asked = ++asked_[rank_];
+      asked_[rank_].notify_all();
+      if (rank_ == 0 && asked == kAskedLate) await(asked_[1], kLookedAround);
+      std::this_thread::sleep_for(at_most);  // the library is at it
       return false;
     }
+
+   private:
+    const std::size_t rank_;
+    Asked& asked_;
   };
   std::unique_ptr<Work> start(const Request&, const net::Activity&) override {
-    return std::make_unique<Endless>();
+    return std::make_unique<Endless>(rank(), asked_);
   }
+
+  Asked& asked_;
 };
 
-// Rank 1 comes when half of the time-out is over, so that it was suspected for a while. Rank 2 never does.
+// Rank 1 comes when most of the time-out is over, so that it was missed for a while, and is still there when
+// rank 0 has given up. Rank 2 never comes.
 TEST(ForeignEngine, RankThatComesLateIsNotTheOneThatAllWaitedFor) {
-  constexpr milliseconds kTimeout{1000};
+  constexpr std::chrono::milliseconds kTimeout{400};
+  Asked asked{};
   std::barrier given_up(3);
   net::run_as_threads(net::Medium::memory, 3, kTimeout, [&](net::Transport& t) {
     if (t.rank() < Rank{2}) {
-      Stuck engine(t, kTimeout);
-      if (t.rank() == Rank{1}) std::this_thread::sleep_for(kTimeout * 3 / 4);
+      Stuck engine(t, kTimeout, asked);
+      if (t.rank() == Rank{1}) await(asked[0], Stuck::kAskedLate);
       try {
         engine.barrier("the end");
         ADD_FAILURE();
