@@ -1,6 +1,6 @@
 // The same on tutti's library.
 //
-//   tutti launch -n 2 --no-prefix -- ./library mnist|vgg16
+//   tutti launch -n 2 --no-prefix -- ./library mnist|vgg16|vgg16-small
 #include <tutti/tutti.h>
 
 #include "networks.h"

@@ -1,7 +1,8 @@
 // As people do it today, after PyTorch's own distributed C++ example: an all-reduce of every gradient after
 // backward.
 //
-//   mpirun -np 2 ./mpi mnist|vgg16 [wait]      wait: one after another, as c10d's MPI does; else all at once
+//   mpirun -np 2 ./mpi mnist|vgg16|vgg16-small [wait]      wait: one after another, as c10d's MPI does; else
+//   all at once
 #include <mpi.h>
 
 #include "networks.h"
