@@ -159,15 +159,18 @@ TEST(Diff, BareFileIsComparedWithTheModelOnly) {
 TEST(Diff, NamesWhatTheTwoWereComputedWithAsTheLikelyReason) {
   const ScratchFolder run;
   SmallCheckpoint small;
-  const auto save_with = [&](std::int64_t step, const char* processor) {
+  const auto save_with = [&](std::int64_t step, const char* processor, const char* libtorch = "2.6.0") {
     return save(run.path(), step, small.model(), small.optimizer(),
-                {{"arithmetic", {{"processor", processor}, {"threads", 1}}}});
+                {{"arithmetic", {{"processor", processor}, {"libtorch", libtorch}, {"threads", 1}}}});
   };
   const auto first = save_with(1, "A");
   small.bias[0] = 7.5F;
   const auto elsewhere = diff(open_any(first), open_any(save_with(2, "B")));
   ASSERT_EQ(elsewhere.arithmetic.size(), 1U);
   EXPECT_NE(render(elsewhere).find("likely reason: processor \"A\" against \"B\""), std::string::npos);
+  EXPECT_NE(render(diff(open_any(first), open_any(save_with(4, "A", "2.7.1"))))
+                .find("likely reason: libtorch \"2.6.0\" against \"2.7.1\""),
+            std::string::npos);
   const auto here = diff(open_any(first), open_any(save_with(3, "A")));
   EXPECT_FALSE(here.identical());
   EXPECT_EQ(render(here).find("likely reason"), std::string::npos);

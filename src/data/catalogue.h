@@ -21,9 +21,9 @@ struct DatasetFile {
   std::string name;    // without ".gz"
   std::string sha256;  // lower-case hex; empty for a file of one's own
   std::uint64_t bytes = 0;
-  std::optional<Part> part;  // none: a run reads it not, and nobody misses it
-  bool optional = false;     // a run does without it; a set that is whole has it
-  bool folder = false;       // of one's own: all that lies in it
+  std::optional<Part> part;  // none: no run reads it, and it may be missing
+  bool optional = false;     // a run works without it; a complete set has it
+  bool folder = false;       // a folder of one's own, with all that lies in it
 };
 
 struct DatasetInfo {

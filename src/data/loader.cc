@@ -35,6 +35,7 @@ Loader::~Loader() {
 Batch Loader::next() {
   TUTTI_CHECK(has_next(), "no step after {}", plan_.end_step);
   std::unique_lock lock(mutex_);
+  // The last batch stays: a caller that looks one step ahead still uses it beside the one that it gets now.
   released_ = taken_ > 0 ? taken_ - 1 : 0;
   changed_.notify_all();
   changed_.wait(lock, [this] { return made_ > taken_ || failure_ != nullptr; });

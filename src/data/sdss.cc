@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view kColumns[] = {"u", "g", "r", "i", "z", "redshift"};
 constexpr std::size_t kMagnitudes = 5;
 constexpr std::string_view kClasses[] = {"GALAXY", "QSO", "STAR"};
+// Any number would do, but not another one later: it decides which rows are for tests.
 constexpr std::uint64_t kSplitSeed = 2017;
 
 std::vector<Field> fields_of(std::size_t features) {

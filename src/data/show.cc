@@ -170,7 +170,7 @@ std::string Show::text(const DrawingStyle& style) const {
                         n.deviation, n.least, n.most);
   }
   if (!overview_.by_class.empty()) text += class_table();
-  if (style.samples > 0) text += drawings(style);
+  if (style.samples > 0) text += drawn_samples(style);
   return text;
 }
 
@@ -195,7 +195,7 @@ std::string Show::class_table() const {
   return text;
 }
 
-std::string Show::drawings(const DrawingStyle& style) const {
+std::string Show::drawn_samples(const DrawingStyle& style) const {
   std::vector<std::uint32_t> drawn = examples_;
   if (drawn.size() > style.samples) drawn.resize(style.samples);
   for (std::uint32_t i = 0; drawn.size() < std::min(style.samples, overview_.samples[0]); ++i) {

@@ -48,7 +48,7 @@ class Show {
   void count(Part part);
   std::string name_of(std::size_t number) const;
   std::string class_table() const;
-  std::string drawings(const DrawingStyle& style) const;
+  std::string drawn_samples(const DrawingStyle& style) const;
   std::string caption(std::uint32_t sample) const;
   std::vector<std::string> draw_image(std::uint32_t sample, bool blocks) const;
   std::string write_out(std::uint32_t sample) const;

@@ -68,7 +68,7 @@ TEST_F(ShowSet, DrawsAnImageOfEachOfAFewClasses) {
         line, [](char c) { return std::string_view("*#%@").find(c) != std::string_view::npos; });
     bars += bright > 10 ? 1 : 0;
   }
-  EXPECT_GE(bars, 2u);  // two lines of drawings, each with a bar
+  EXPECT_GE(bars, 2u);  // two lines of drawn samples, each with a bar
   const auto blocks = mnist.text({.samples = 1, .blocks = true});
   EXPECT_NE(blocks.find("█"), std::string::npos) << blocks;
   EXPECT_EQ(blocks.find('@'), std::string::npos);

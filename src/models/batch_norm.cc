@@ -95,8 +95,10 @@ Tensor BatchNorm2dImpl::forward(const Tensor& x) {
   const bool tracks = is_training() && (!sum_ || tracks_());
   if (tracks) num_batches_tracked += 1;
   if (!sum_ || !is_training()) {
-    return torch::batch_norm(x, weight, bias, running_mean, running_var, is_training(), kMomentum, kEpsilon,
-                             /*cudnn_enabled=*/true);
+    // Of one number a channel there is no unbiased variance: torch's would be NaN from then on.
+    const bool keeps = !is_training() || x.numel() > x.size(1);
+    return torch::batch_norm(x, weight, bias, keeps ? running_mean : Tensor(), keeps ? running_var : Tensor(),
+                             is_training(), kMomentum, kEpsilon, /*cudnn_enabled=*/true);
   }
   Statistics s;
   {

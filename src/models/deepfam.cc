@@ -60,7 +60,10 @@ class ShiftNorm final : public nn::Module {
         variance_(register_buffer("running_var", torch::ones({features}))) {}
 
   torch::Tensor forward(const torch::Tensor& x) {
-    return torch::batch_norm(x, /*weight=*/{}, bias_, mean_, variance_, is_training(), kMomentum, kEpsilon,
+    // One sample has no variance of its own, and dividing by none of it would leave NaN behind.
+    const bool tracks = !is_training() || x.size(0) > 1;
+    return torch::batch_norm(x, /*weight=*/{}, bias_, tracks ? mean_ : torch::Tensor(),
+                             tracks ? variance_ : torch::Tensor(), is_training(), kMomentum, kEpsilon,
                              /*cudnn_enabled=*/true);
   }
 

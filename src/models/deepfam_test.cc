@@ -66,6 +66,18 @@ TEST(DeepFam, IsThePlainNetwork) {
   expect_close(scores(*model, batch[0]), plain);
 }
 
+TEST(DeepFam, OneSampleLeavesWhatIsKnownOfManyAlone) {
+  torch::manual_seed(1);
+  const torch::NoGradGuard no_grad;
+  const auto model = make_model("deepfam");
+  scores(*model, random_batch(3)[0]);
+  const auto before = model->named_buffers()["hidden_norm.running_var"].clone();
+  EXPECT_TRUE(scores(*model, random_batch(1)[0]).isfinite().all().item<bool>());
+  EXPECT_TRUE(torch::equal(model->named_buffers()["hidden_norm.running_var"], before));
+  for (const auto& buffer : model->named_buffers())
+    EXPECT_TRUE(buffer.value().isfinite().all().item<bool>()) << buffer.key();
+}
+
 // With and without a batch's own statistics.
 TEST(DeepFam, NormalisesByWhatTrainingHasSeen) {
   torch::manual_seed(1);

@@ -7,7 +7,7 @@
 namespace tutti::models {
 namespace {
 
-Batch random_images(std::int64_t samples) {
+Batch random_digits(std::int64_t samples) {
   return {torch::rand({samples, 1, 28, 28}), torch::zeros({samples}, torch::kInt64)};
 }
 
@@ -19,7 +19,7 @@ TEST(GanMnist, HasTheParametersOfTheStudy) {
 TEST(GanMnist, StepHasThePhasesAndTheFlopsThatItSays) {
   const auto model = make_model("gan-mnist");
   EXPECT_EQ(model->phases().size(), gan_mnist().phases);
-  const auto batch = random_images(3);
+  const auto batch = random_digits(3);
   const torch::NoGradGuard no_grad;
   EXPECT_EQ(FlopCount::of([&] {
               for (const Phase& p : model->phases()) p.loss(batch);
@@ -30,7 +30,7 @@ TEST(GanMnist, StepHasThePhasesAndTheFlopsThatItSays) {
 TEST(GanMnist, PhasesAreThoseOfThePaper) {
   torch::manual_seed(1);
   const auto model = make_model("gan-mnist");
-  const auto batch = random_images(5);
+  const auto batch = random_digits(5);
   auto w = model->named_parameters();
   const auto layer = [&](const torch::Tensor& x, const std::string& name) {
     return torch::addmm(w[name + ".bias"], x, w[name + ".weight"].t());
@@ -60,7 +60,7 @@ TEST(GanMnist, PhasesAreThoseOfThePaper) {
 TEST(GanMnist, ScoresAndDrawsOfTheSameNoiseEachTime) {
   const torch::NoGradGuard no_grad;
   const auto model = make_model("gan-mnist");
-  const auto batch = random_images(6);
+  const auto batch = random_digits(6);
   const auto score = model->score(batch);
   torch::rand({1});  // what others draw does not matter
   EXPECT_EQ(model->score(batch).counts, score.counts);

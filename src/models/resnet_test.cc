@@ -9,7 +9,7 @@
 namespace tutti::models {
 namespace {
 
-std::vector<Shape> stage_shapes(Model& model, torch::Tensor x) {
+std::vector<Shape> layer_shapes(Model& model, torch::Tensor x) {
   std::vector<Shape> shapes;
   for (const char* name : {"layer1", "layer2", "layer3", "layer4"}) {
     x = stage(model, name).forward(x);
@@ -29,7 +29,7 @@ void check_published(int layers, std::int64_t parameters, double multiply_adds) 
   });
   EXPECT_EQ(flops, info.flops_per_sample);
   EXPECT_NEAR(flops, 2 * multiply_adds, 0.01e9);
-  EXPECT_EQ(stage_shapes(*model, torch::randn({1, 64, 56, 56})),
+  EXPECT_EQ(layer_shapes(*model, torch::randn({1, 64, 56, 56})),
             (std::vector<Shape>{{256, 56, 56}, {512, 28, 28}, {1024, 14, 14}, {2048, 7, 7}}));
 }
 
@@ -89,7 +89,7 @@ TEST(ResNetForSmallImages, IsItsLayersOneAfterTheOther) {
   const auto images = torch::randn({2, 3, 32, 32});
   const Plain plain(*model);
   torch::Tensor x = plain.normalise(plain.convolve(images, "conv1", 1, 1), "bn1").relu();
-  EXPECT_EQ(stage_shapes(*model, x),
+  EXPECT_EQ(layer_shapes(*model, x),
             (std::vector<Shape>{{256, 32, 32}, {512, 16, 16}, {1024, 8, 8}, {2048, 4, 4}}));
   for (const char* name : {"layer1", "layer2", "layer3", "layer4"}) x = stage(*model, name).forward(x);
   torch::Tensor given;

@@ -4,6 +4,7 @@
 #include <torch/csrc/jit/runtime/graph_iterator.h>
 #include <torch/nn.h>
 #include <torch/script.h>
+#include <torch/version.h>
 
 #include "base/error.h"
 
@@ -16,9 +17,15 @@ jit::Module load(const std::filesystem::path& file) {
   try {
     return jit::load(file.string());
   } catch (const std::exception& e) {
+    const std::string why = first_line(e);
+    // By libtorch's words alone: it throws the same type for a file that is damaged.
+    if (why.find("maximum supported version") != std::string::npos) {
+      throw DataError(fmt::format("{}: this was saved by a torch that is newer than libtorch {} reads: {}",
+                                  file.string(), TORCH_VERSION, why));
+    }
     throw DataError(
         fmt::format("{}: this cannot be loaded as TorchScript (torch.jit.script(net).save(...)): {}",
-                    file.string(), first_line(e)));
+                    file.string(), why));
   }
 }
 
