@@ -38,6 +38,9 @@ endif()
 # Tests spend their time in what they test: optimising them fully costs a third of their compilation for nothing.
 add_library(tutti_test_flags INTERFACE)
 target_compile_options(tutti_test_flags INTERFACE $<$<CONFIG:Release>:-O1>)
+# Headers are compiled once for tests, plugins and examples, so all of them have the flags of each.
+target_compile_options(tutti_test_flags INTERFACE
+  -fPIC $<$<TARGET_EXISTS:GTest::gtest>:$<TARGET_PROPERTY:GTest::gtest,INTERFACE_COMPILE_OPTIONS>>)
 
 # Headers that are compiled once: for all rooms of a kind by the first of them, and with GoogleTest's for their tests.
 set(TUTTI_HEADERS_COMMON <algorithm> <filesystem> <fmt/format.h> <functional> <map> <nlohmann/json.hpp> <optional> <span>

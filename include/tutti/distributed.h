@@ -33,7 +33,8 @@ struct DistributedOptions {
   // step; when one has finished, save() throws until all have. Not for hybrid, easgd, local-sgd and
   // strategies of one's own.
   bool uneven_inputs = false;
-  // ring, allreduce, reduce-broadcast: how buckets travel (tutti/hook.h); none: as they are.
+  // How the gradients of a bucket are averaged under ring, allreduce or reduce-broadcast (tutti/hook.h);
+  // null: by the strategy's own all-reduce.
   std::shared_ptr<Hook> hook = nullptr;
   // A folder that save() wrote into, or one step folder in it: the training goes on from the newest whole
   // checkpoint there, where rank 0 sees it, and warns of damaged ones after it. Empty: it begins. See save().
@@ -79,8 +80,8 @@ class NoSync;
 // begins), so schedulers work; that a flat loop's other numbers, or the rates of single groups, have changed
 // since is refused.
 //
-// What fails in backward's hooks, backward throws. After a failure nothing but the destructor may be called,
-// save() apart, whose failures lose nothing unless they are a PeerError.
+// What fails while a hook of backward runs is thrown by backward. After a failure only the destructor may be
+// called. A failure of save() is an exception to that: unless it is a PeerError, the training can go on.
 class TUTTI_API Distributed {
  public:
   // A collective call. Throws where the strategy does not exist or does not fit, saying why, and where the

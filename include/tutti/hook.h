@@ -22,13 +22,14 @@ class TUTTI_API Hook {
   virtual void average(Workers& all, int bucket, torch::Tensor gradients) = 0;
 };
 
-// Half the bytes: gradients are rounded to 16 bits, and added up so. bfloat16 keeps the range, float16 three
-// more bits.
+// Half the bytes: gradients are rounded to 16 bits, and added up so. bfloat16 keeps the range of float32,
+// float16 has three more bits of precision.
 TUTTI_API std::shared_ptr<Hook> bf16_hook();
 TUTTI_API std::shared_ptr<Hook> fp16_hook();
 
-// Of every bucket only this share of its numbers, those furthest from 0; what stays behind is added to the
-// next step's (error feedback). Each process tells all others eight bytes for each of its numbers.
+// Top-k sparsification: of every bucket only this share of its gradients is sent, those of the largest
+// magnitude; the rest is added to the next step's (error feedback). Each process sends eight bytes for each
+// gradient that it sends, to all others.
 TUTTI_API std::shared_ptr<Hook> top_k_hook(double share);
 
 // PowerSGD (Vogels et al. 2019): a bucket as a square matrix, of which a product of two thin ones travels,

@@ -28,7 +28,9 @@ enum class ReduceOp { sum, average, min, max };
 class TUTTI_API Session {
  public:
   // As one of the processes that a launcher has started: `tutti launch`, torchrun, mpirun, srun and others
-  // (docs/joining.md); alone where none has. Blocks until all have joined. Once in a process.
+  // (docs/joining.md); alone where none has. Blocks until all have joined. Once in a process. From then on
+  // glibc's malloc keeps what the process frees for what it allocates next (mallopt), unless $GLIBC_TUNABLES
+  // or $MALLOC_* says how it works: a training step asks for the same memory again and again.
   static Session join();
 
   Session(Session&&) noexcept;

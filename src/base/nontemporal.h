@@ -10,6 +10,7 @@
 namespace tutti {
 
 // `to` and `from` have the same size and do not overlap. Visible to other threads as plain stores are.
+void copy_nontemporal(std::span<std::byte> to, std::span<const std::byte> from);
 void copy_nontemporal(std::span<float> to, std::span<const float> from);
 void clear_nontemporal(std::span<float> to);
 

@@ -1,11 +1,13 @@
 #include "base/process.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <csignal>
 #include <cstring>
 #include <exception>
@@ -57,6 +59,12 @@ void allow_descriptors(std::size_t count) {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count) return;
   limit.rlim_cur = std::min<rlim_t>(count, limit.rlim_max);
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void keep_freed_memory() {
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  ::mallopt(M_TOP_PAD, 64 << 20);
 }
 
 std::string signal_name(int signal) {

@@ -205,6 +205,7 @@ int bench(BenchFlags f, rendezvous::Meeting* meeting) {
 }
 
 int bench_ps(BenchFlags f, lab::BenchPsSpec spec) {
+  require_own_launcher("bench ps");
   const auto emulation = resolve(f);
   check(f);
   if (f.workers) spec.workers = *f.workers;
@@ -259,30 +260,33 @@ int bench_ps(BenchFlags f, lab::BenchPsSpec spec) {
 
 struct RendezvousFlags {
   int ranks = 1000;
-  int strangers = 0;
+  int idle_connections = 0;
   bool json = false;
 };
 
 int bench_rendezvous(const RendezvousFlags& f) {
-  const auto meeting = rendezvous::rehearse(f.ranks, f.strangers, std::chrono::seconds(60));
-  const nlohmann::json row = {{"ranks", f.ranks}, {"strangers", f.strangers}, {"seconds", meeting.seconds}};
+  const auto meeting = rendezvous::rehearse(f.ranks, f.idle_connections, std::chrono::seconds(60));
+  const nlohmann::json row = {
+      {"ranks", f.ranks}, {"idle_connections", f.idle_connections}, {"seconds", meeting.seconds}};
   if (f.json) {
     fmt::print("{}\n", nlohmann::json::array({row}).dump(2));
     return 0;
   }
-  fmt::print("{:>6} {:>10} {:>9}\n{:>6} {:>10} {:>9.3f}\n", "ranks", "strangers", "seconds", f.ranks,
-             f.strangers, meeting.seconds);
+  fmt::print("{:>6} {:>10} {:>9}\n{:>6} {:>10} {:>9.3f}\n", "ranks", "idle", "seconds", f.ranks,
+             f.idle_connections, meeting.seconds);
   return 0;
 }
 
 void add_rendezvous(CLI::App& bench, Action& action) {
   auto* command = bench.add_subcommand(
-      "rendezvous", "How long ranks take to find each other, among strangers who connect and say nothing");
+      "rendezvous", "How long ranks take to find each other, beside connections that say nothing");
   const auto f = std::make_shared<RendezvousFlags>();
   command->add_option("--ranks", f->ranks, "threads that call at once")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->add_option("--strangers", f->strangers, "connections that are there before them")
+  command
+      ->add_option("--idle-connections", f->idle_connections,
+                   "connections that are made before them and say nothing")
       ->check(CLI::Range(0, 100'000))
       ->capture_default_str();
   command->add_flag("--json", f->json, "rows as a JSON array");
@@ -298,7 +302,9 @@ void add_common(CLI::App& command, BenchFlags& f) {
   command.add_option("--wire", f.wire, config::kWireHelp)->capture_default_str();
   command.add_option("--emulate", f.emulate, config::kEmulateHelp);
   command.add_option("--sizes", f.sizes, "bytes, e.g. 1K,64K,4M")->capture_default_str();
-  command.add_option("--iterations", f.iterations, "a size; 0: what fits half a second")
+  command
+      .add_option("--iterations", f.iterations,
+                  "iterations of each size; 0: as many as fit into half a second")
       ->capture_default_str();
   command.add_option("--timeout", f.timeout_s, "seconds until a rank that does not answer ends it")
       ->capture_default_str();

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/joined.h"
 #include "cli/train_command.h"
 #include "lab/bisect.h"
 
@@ -82,6 +83,7 @@ int search(const BisectFlags& flags) {
 }
 
 int bisect(const BisectFlags& flags) {
+  require_own_launcher("bisect");
   try {
     return search(flags);
   } catch (const Interrupted& e) {

@@ -244,5 +244,59 @@ TEST_F(Bisect, WithShardsRunsOfOtherWorkersAndStrategiesAreComparedShardByShard)
   }
 }
 
+#ifdef TUTTI_MPIEXEC
+// Replays are no processes of mpirun.
+TEST_F(Bisect, RunsOfMpiAreMadeAgainWithoutIt) {
+  const auto by_mpi = [&](const std::string& folder, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {TUTTI_MPIEXEC, "-n",      "2",          Running::program(),
+                                    "train",       "--data",  "mnist",      "--threads",
+                                    "1",           "--steps", "4",          "--checkpoint-every",
+                                    "2",           "--out",   path(folder), "--no-evaluate"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Ended e = run({}, [&] {
+      for (const char* name :
+           {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
+        ::setenv(name, "1", 1);
+      std::vector<char*> argv;
+      for (auto& a : all) argv.push_back(a.data());
+      argv.push_back(nullptr);
+      ::execv(TUTTI_MPIEXEC, argv.data());
+    });
+    ASSERT_EQ(e.code, 0) << e.error;
+  };
+  const std::vector<std::string> transport = {"--transport", "mpi", "--batch", "8"};
+  const std::vector<std::string> engine = {"--engine", "mpi", "--reproducible", "--global-batch", "16"};
+  for (const auto& how : {transport, engine}) {
+    auto flipped = how;
+    flipped.insert(flipped.end(), {"--flip-bit", "1:3:dense3.bias:2:20:gradient", "--overwrite"});
+    auto clean = how;
+    clean.emplace_back("--overwrite");
+    by_mpi("clean", clean);
+    by_mpi("flipped", flipped);
+    const auto found = bisect("clean", "flipped");
+    EXPECT_EQ(found["equal_until"], 2) << how[0];
+    EXPECT_EQ(found["step"], 3) << how[0];
+    EXPECT_EQ(found["stage"], "gradient") << how[0];
+    EXPECT_EQ(found["tensor"], "dense3.bias") << how[0];
+  }
+  by_mpi("own", {"--engine", "mpi", "--batch", "8"});
+  expect_bad_input("own", "own", "only with --reproducible");
+}
+#endif
+
+// As if the other had been made by another libtorch: what a checkpoint says of itself is not replayed.
+TEST_F(Bisect, WhatComputedTheRunsIsTheLikelyReason) {
+  ASSERT_EQ(train_into("clean", {}).code, 0);
+  const auto elsewhere = [&](const std::string& threads) {
+    return run({"train", "--data", "mnist", "--batch", "8", "--workers", "3", "--threads", threads, "--lr",
+                "0.02", "--steps", "2", "--out", path("elsewhere"), "--checkpoint-every", "2",
+                "--no-evaluate", "--overwrite"});
+  };
+  ASSERT_EQ(elsewhere("2").code, 0);
+  EXPECT_EQ(bisect("clean", "elsewhere")["arithmetic"], nlohmann::json({"threads: 1 against 2"}));
+  ASSERT_EQ(elsewhere("1").code, 0);
+  EXPECT_EQ(bisect("clean", "elsewhere")["arithmetic"], nlohmann::json::array());
+}
+
 }  // namespace
 }  // namespace tutti

@@ -134,7 +134,7 @@ void add_data(CLI::App& app, Action& action) {
   });
   config::add_own_data_flags(*shown, options->config);
   shown->add_option("--samples", options->samples, "to draw; 0: none")->capture_default_str();
-  shown->add_flag("--json", options->json, "all of it but the drawings, as JSON");
+  shown->add_flag("--json", options->json, "all of it but the drawn samples, as JSON");
   add("verify", "Compare with the known digests", [=] { return verify(*name); });
   add("path", "Print the folder", [=] { return path(*name); });
 }

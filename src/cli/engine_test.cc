@@ -1,4 +1,6 @@
 // The program with engines that are not ours, started by our launcher and by mpirun.
+#include <fmt/ranges.h>
+
 #include "checkpoint/checkpoint.h"
 #include "cli/program_fixture.h"
 
@@ -17,6 +19,8 @@ TEST_F(Engines, OneThatIsUnknownOrDoesNotFitIsRefused) {
   expect_refused(train_into_out({"--engine", "mpi", "--workers", "2"}), "--engine mpi");
   expect_refused(train_into_out({"--transport", "mpi", "--workers", "2"}), "--transport mpi");
   expect_refused({"bench", "allreduce", "--transport", "mpi"}, "--transport mpi");
+  expect_refused({"compare", "--data", "synthetic", "--engine", "native,mpi", "--out", out().string()},
+                 "--engine mpi");
 }
 
 #ifdef TUTTI_HAVE_GLOO
@@ -202,19 +206,34 @@ TEST_F(UnderMpirun, WhatIsWrongIsSaidOnce) {
 }
 
 TEST_F(UnderMpirun, BenchComparesEnginesInOneTable) {
+#ifdef TUTTI_HAVE_GLOO
+  const std::vector<std::string> engines = {"native", "mpi", "gloo"};
+#else
+  const std::vector<std::string> engines = {"native", "mpi"};
+#endif
   for (const char* transport : {"shm", "mpi"}) {
-    const Ended e = mpirun(3, {"bench", "allreduce", "--transport", transport, "--engine", "native,mpi",
-                               "--sizes", "1K,64K", "--iterations", "3", "--json"});
+    const Ended e = mpirun(
+        3, {"bench", "allreduce", "--transport", transport, "--engine",
+            fmt::format("{}", fmt::join(engines, ",")), "--sizes", "1K,64K", "--iterations", "3", "--json"});
     ASSERT_EQ(e.code, 0) << e.error;
     const auto rows = nlohmann::json::parse(e.out);
-    ASSERT_EQ(rows.size(), 4U);
-    for (const auto& row : rows) {
-      EXPECT_EQ(row["ranks"], 3);
-      EXPECT_EQ(row["transport"], transport);
-      EXPECT_EQ(row["verified"], true);
+    ASSERT_EQ(rows.size(), 2 * engines.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(rows[i]["engine"], engines[i / 2]);
+      EXPECT_EQ(rows[i]["ranks"], 3);
+      EXPECT_EQ(rows[i]["transport"], transport);
+      EXPECT_EQ(rows[i]["verified"], true);
     }
-    EXPECT_EQ(rows[3]["engine"], "mpi");
   }
+}
+
+TEST_F(UnderMpirun, WhatStartsItsProcessesItselfIsRefused) {
+  const Ended e =
+      mpirun(2, {"compare", "--data", "synthetic", "--engine", "native,mpi", "--out", out().string()});
+  EXPECT_EQ(e.code, 2);
+  EXPECT_NE(e.error.find("compare starts its processes itself, which Open MPI has done already"),
+            std::string::npos)
+      << e.error;
 }
 
 TEST_F(UnderMpirun, WorkerThatIsKilledEndsTheOthers) {

@@ -19,7 +19,7 @@ void add_host_flags(CLI::App& command, HostFlags& flags) {
 }
 
 std::vector<config::Host> hosts_of(const HostFlags& flags) {
-  return flags.hostfile.empty() ? config::parse_hosts(flags.hosts) : config::read_hostfile(flags.hostfile);
+  return config::named_hosts(flags.hosts, flags.hostfile);
 }
 
 launch::HostOptions options_of(const HostFlags& flags) {

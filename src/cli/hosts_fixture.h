@@ -71,7 +71,12 @@ class Hosts : public Program {
 
   // The calling process moves there: a network is a thread's own, and the process that follows has only this
   // one.
-  void in_host(std::size_t i) const { enter(cluster_->place_of(i).network); }
+  void in_host(std::size_t i) const {
+    enter(cluster_->place_of(i).network);
+    // Open MPI tells hosts apart by their names.
+    const auto name = fmt::format("host{}", i);
+    if (::unshare(CLONE_NEWUTS) != 0 || ::sethostname(name.data(), name.size()) != 0) ::_exit(125);
+  }
 
   // Lets a tool change the network of a host.
   void change_network(std::size_t host, const std::string& tool, const std::string& command) const {

@@ -1,4 +1,8 @@
 // The program on several hosts (cli/hosts_fixture.h).
+#include <fmt/ranges.h>
+
+#include "base/deadline.h"
+#include "base/process.h"
 #include "cli/hosts_fixture.h"
 
 namespace tutti {
@@ -9,7 +13,24 @@ namespace fs = std::filesystem;
 class TwoHosts : public Hosts {
  protected:
   void SetUp() override { make_hosts(2); }
+
+  void expect_equal_replicas(std::size_t workers) const {
+    const auto s = summary();
+    EXPECT_EQ(s["replicas_sha256"].size(), workers);
+    for (const auto& replica : s["replicas_sha256"]) EXPECT_EQ(replica, s["parameters_sha256"]);
+  }
 };
+
+// That a host which cannot be used is named within 10 s is a promise, which the limits of ssh (6 s), of a
+// hello (9 s) and of a silence (5 s) keep; so here time counts.
+Ended named_in_time(const std::string& what, const std::function<Ended()>& ends) {
+  const auto begin = Clock::now();
+  Ended e = ends();
+  const std::chrono::duration<double> took = Clock::now() - begin;
+  fmt::print("{}: named after {:.1f} s\n", what, took.count());
+  EXPECT_LT(took.count(), 10) << what;
+  return e;
+}
 
 TEST_F(TwoHosts, TrainToEqualReplicas) {
   const Ended e = run_there(train_on("host0:2,host1:2", {"--strategy", "allreduce", "--steps", "12"}));
@@ -43,18 +64,22 @@ TEST_F(TwoHosts, ThatCannotBeUsedAreNamed) {
       << "#!/bin/sh\necho '{\"agent\":{\"version\":\"0.0.1\",\"address\":\"\",\"caller\":\"\"}}'\n"
          "exec cat\n";
   fs::permissions(other_version, fs::perms::owner_all);
+  const Case silent{"host0:1,asleep:1", {}, 1, "host asleep (rank 1) cannot be reached"};
   for (const Case& c :
-       {Case{"host0:1,asleep:1", {}, 1, "host asleep (rank 1) cannot be reached"},
-        Case{"host0:1,stranger:1", {}, 1, "host stranger (rank 1) cannot be reached"},
+       {silent, Case{"host0:1,stranger:1", {}, 1, "host stranger (rank 1) cannot be reached"},
         Case{"host0:1,nowhere.invalid:1", {}, 1, "host nowhere.invalid (rank 1) cannot"},
         Case{"host0:1,host1:1", {"--remote-program", "/no/such/tutti"}, 2, "has no program /no/such/tutti"},
-        Case{"host0:1,host1:1", {"--remote-program", other_version.string()}, 2, "has tutti 0.0.1 at"}}) {
+        Case{"host0:1,host1:1", {"--remote-program", other_version.string()}, 2, "has tutti 0.0.1 at"},
+        silent}) {
     auto more = c.more;
     more.insert(more.end(), {"--steps", "4", "--strategy", "allreduce"});
-    const Ended e = run_there(train_on(c.hosts, more));
+    const Ended e = named_in_time(c.said, [&] { return run_there(train_on(c.hosts, more)); });
     EXPECT_EQ(e.code, c.code) << c.hosts << ": " << e.error;
     EXPECT_NE(e.error.find(c.said), std::string::npos) << e.error;
     expect_nothing_left();
+    // Now it drops what comes, where it has refused at first.
+    if (c.more.size() == 2 && c.more[1] == other_version)
+      change_network(2, "ip", "route add blackhole " + emulate::address_of(0));
   }
 }
 
@@ -64,7 +89,7 @@ TEST_F(TwoHosts, OneThatDiesInTheMiddleIsNamedAndNothingIsLeft) {
                   [&] { in_host(0); });
   wait_for_steps();
   for (const pid_t pid : processes_on(1)) ::kill(pid, SIGKILL);
-  const Ended e = running.wait();
+  const Ended e = named_in_time("a host that dies", [&] { return running.wait(); });
   EXPECT_EQ(e.code, 1);
   EXPECT_NE(e.error.find("host host1 (ranks 1 to 2) was lost"), std::string::npos) << e.error;
   expect_nothing_left();
@@ -126,7 +151,7 @@ TEST_F(TwoHosts, OneThatIsSuspendedIsNamed) {
   wait_for_steps();
   const auto stopped = processes_on(1);
   for (const pid_t pid : stopped) ::kill(pid, SIGSTOP);
-  const Ended e = running.wait();
+  const Ended e = named_in_time("a host that is suspended", [&] { return running.wait(); });
   EXPECT_EQ(e.code, 1);
   EXPECT_NE(e.error.find("host host1 (ranks 1 to 2) has been silent for 5."), std::string::npos) << e.error;
   for (const pid_t pid : stopped) ::kill(pid, SIGCONT);
@@ -174,6 +199,101 @@ TEST_F(TwoHosts, ThatShareNoRunFolderCannotGoOn) {
     EXPECT_FALSE(entry.path().filename().string().starts_with(".tutti-shared")) << entry.path();
 }
 
+TEST_F(TwoHosts, AreUsedByAComparison) {
+  const auto folder = root() / "comparison";
+  const Ended e = run_there({"compare", "--data", "mnist", "--strategies", "allreduce,ps-sync", "--steps",
+                             "2", "--batch", "16", "--threads", "1", "--no-evaluate", "--out",
+                             folder.string(), "--hosts", "host0:2,host1:1", "--ssh-config", ssh_config()});
+  ASSERT_EQ(e.code, 0) << e.error;
+  const auto cells = nlohmann::json::parse(read_file(folder / "compare.json"));
+  ASSERT_EQ(cells.size(), 4U) << "one worker, and as many as the hosts have room for";
+  for (const auto& cell : cells) {
+    const auto& s = cell["summary"];
+    EXPECT_EQ(s["config"]["hosts"], "host0:2,host1:1");
+    for (const auto& replica : s["replicas_sha256"]) EXPECT_EQ(replica, s["parameters_sha256"]);
+  }
+  for (const int i : {1, 3}) EXPECT_EQ(cells[i]["summary"]["replicas_sha256"].size(), 3U);
+  EXPECT_EQ(cells[3]["summary"]["config"]["local_aggregation"], true);
+  expect_nothing_left();
+}
+
+// As srun and torchrun do.
+TEST_F(TwoHosts, ProcessesThatOthersHaveStartedThereServeEachHostOnce) {
+  const auto secret = root() / "secret";
+  std::ofstream(secret) << "a secret of some length";
+  fs::permissions(secret, fs::perms::owner_read | fs::perms::owner_write);
+  auto arguments = train({"--strategy", "ps-sync", "--steps", "4", "--no-evaluate"});
+  const auto threads = std::ranges::find(arguments, "--threads");
+  arguments.erase(threads, threads + 2);
+  std::vector<std::unique_ptr<Running>> processes;
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto folder = root() / fmt::format("process-{}", rank);
+    fs::create_directories(folder);
+    processes.push_back(std::make_unique<Running>(folder, arguments, [&] {
+      in_host(rank < 2 ? 0 : 1);
+      for (const auto& [name, value] :
+           std::vector<std::pair<const char*, std::string>>{{"RANK", std::to_string(rank)},
+                                                            {"WORLD_SIZE", "4"},
+                                                            {"MASTER_ADDR", emulate::address_of(0)},
+                                                            {"MASTER_PORT", "29400"},
+                                                            {"TUTTI_SECRET_FILE", secret.string()},
+                                                            {"TUTTI_DATA", (root() / "data").string()}}) {
+        ::setenv(name, value.c_str(), 1);
+      }
+      ::unsetenv("OMP_NUM_THREADS");
+    }));
+  }
+  for (const auto& p : processes) {
+    const Ended e = p->wait();
+    ASSERT_EQ(e.code, 0) << e.error;
+  }
+  expect_equal_replicas(3);
+  const auto config = summary()["config"];
+  EXPECT_EQ(config["local_aggregation"], true);
+  EXPECT_EQ(config["threads"], std::max<std::size_t>(1, allowed_cores().size() / 2)) << "of a host's workers";
+}
+
+#ifdef TUTTI_MPIEXEC
+TEST_F(TwoHosts, AreOpenMpis) {
+  const auto version = fmt::format("{} --version | grep -q -i 'open *\\(mpi\\|rte\\)'", TUTTI_MPIEXEC);
+  if (std::system(version.c_str()) != 0)  // NOLINT(cert-env33-c,concurrency-mt-unsafe)
+    GTEST_SKIP() << TUTTI_MPIEXEC << " is not Open MPI's";
+  const std::string agent = "ssh -F " + ssh_config();
+  const auto spread = [&](const std::vector<std::string>& program) {
+    return run({}, [&] {
+      in_host(0);
+      for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
+        ::setenv(name, "1", 1);
+      std::vector<const char*> argv = {
+          TUTTI_MPIEXEC, "--host",        "host0:2,host1:1",    "-np",   "3",
+          "--mca",       "plm_rsh_agent", agent.c_str(),        "--mca", "oob_tcp_if_include",
+          "eth0",        "--mca",         "btl_tcp_if_include", "eth0"};
+      for (const auto& word : program) argv.push_back(word.c_str());
+      argv.push_back(nullptr);
+      ::execv(TUTTI_MPIEXEC, const_cast<char**>(argv.data()));
+    });
+  };
+  struct Case {
+    std::size_t workers;
+    std::vector<std::string> flags;
+  };
+  for (const Case& c : {Case{3, {"--strategy", "allreduce"}}, Case{2, {"--strategy", "ps-sync"}},
+                        Case{3, {"--strategy", "allreduce", "--engine", "mpi"}},
+                        Case{3, {"--strategy", "allreduce", "--transport", "mpi"}}}) {
+    auto flags = c.flags;
+    flags.insert(flags.end(), {"--steps", "4", "--no-evaluate", "--interface", "eth0"});
+    auto program = train(flags);
+    program.insert(program.begin(), Running::program());
+    const Ended e = spread(program);
+    ASSERT_EQ(e.code, 0) << fmt::format("{}", fmt::join(flags, " ")) << e.error;
+    expect_equal_replicas(c.workers);
+    const bool by_mpi = summary()["config"]["transport"] == "mpi";
+    EXPECT_EQ(summary()["config"]["wire"], by_mpi ? "plain" : "auth") << "between hosts";
+    expect_nothing_left();
+  }
+}
+#endif
+
 TEST_F(TwoHosts, ProgramOnTheLibraryIsSpread) {
   for (const char* strategy : {"ring", "ps-sync"}) {
     const Ended e = run_there({"launch", "-H", "host0:2,host1:2", "--ssh-config", ssh_config(), "--",
@@ -190,6 +310,30 @@ TEST_F(TwoHosts, LaunchRefusesWhatCannotBe) {
   expect_refused({"launch", "-H", "host0:1,host1:1", "--transport", "shm", "--", "/bin/true"},
                  "--transport shm is for processes of one host");
   expect_refused({"launch", "--", "/bin/true"}, "launch needs -n");
+}
+
+// Hosts have two workers each, so that without it an all-reduce adds up inside a host first.
+TEST_F(TwoHosts, WithReproducibleEndWithTheBitsOfOneProcessAndSayHow) {
+  const auto train_there = [&](const std::string& hosts, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {
+        "train", "--data",       "mnist",      "--reproducible", "--global-batch",
+        "16",    "--steps",      "6",          "--overwrite",    "--hosts",
+        hosts,   "--ssh-config", ssh_config(), "--no-evaluate",  "--no-checkpoint",
+        "--out", out().string()};
+    all.insert(all.end(), more.begin(), more.end());
+    const Ended e = run_there(all);
+    EXPECT_EQ(e.code, 0) << e.error;
+    return e.code == 0 ? summary() : nlohmann::json::object();
+  };
+  const auto alone = train_there("host0:1", {"--strategy", "local"});
+  const auto many =
+      train_there("host0:2,host1:2", {"--strategy", "allreduce", "--algorithm", "hierarchical"});
+  EXPECT_EQ(many["parameters_sha256"], alone["parameters_sha256"]);
+  const auto used = many["collectives"][0];
+  EXPECT_NE(used["algorithm"], "hierarchical");
+  EXPECT_NE(used["reason"].get<std::string>().find("hierarchical does not do this"), std::string::npos)
+      << used;
+  expect_nothing_left();
 }
 
 }  // namespace

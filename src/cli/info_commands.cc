@@ -16,7 +16,7 @@
 #include "exchange/strategy.h"
 #include "joining/meet.h"
 #include "models/model_info.h"
-#include "train/arithmetic.h"
+#include "state/arithmetic.h"
 #include "train/precision.h"
 
 namespace tutti::cli {
@@ -55,7 +55,7 @@ std::string who_has_started_us() {
 
 int doctor() {
   line("tutti", kVersion);
-  line("libtorch", train::describe_libtorch());
+  line("libtorch", state::describe_libtorch());
   line("precision", fmt::format("fp32; {}", train::describe_bf16()));
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   line("machine", fmt::format("{} cores for this process, {} of memory", allowed_cores().size(),

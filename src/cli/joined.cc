@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "config/environment.h"
+#include "config/flags.h"
 #include "joining/meet.h"
 #include "launch/join.h"
 
@@ -32,9 +33,18 @@ std::optional<config::Placement> started_by_others(const config::JoinSettings& s
   // A worker of ours is another command.
   if (!placement || placement->job_descriptor) return std::nullopt;
   if (placement->size == 1 && !mpi::can_reach(*placement)) return std::nullopt;
-  if (!placement->conflict.empty() && placement->rank == 0)
+  // Of how many there are, rank 0 speaks for all; of a rank, only the one that has it.
+  if (!placement->conflict.empty() && (placement->rank == 0 || placement->ranks_conflict))
     fmt::print(stderr, "tutti: {}\n", placement->conflict);
   return placement;
+}
+
+void require_own_launcher(std::string_view command) {
+  const auto placement = config::placement(config::join_settings());
+  if (!placement || placement->job_descriptor || placement->size == 1) return;
+  throw ConfigError(
+      fmt::format("{} starts its processes itself, which {} has done already; run it once, outside of that",
+                  command, placement->launcher));
 }
 
 void require_transport(const std::string& transport) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "config/launchers.h"
 #include "launch/launcher.h"
@@ -17,6 +18,10 @@ namespace tutti::cli {
 // started this one alone, without MPI: then our own launcher starts what is asked for. Tells a conflict
 // between launchers. Throws ConfigError.
 std::optional<config::Placement> started_by_others(const config::JoinSettings& settings);
+
+// Throws ConfigError where another launcher has started this process as one of several: each of them would
+// start all that `command` starts.
+void require_own_launcher(std::string_view command);
 
 // Throws ConfigError, with the reason, where messages cannot travel so (--transport): mpi is for processes
 // that mpirun has started.

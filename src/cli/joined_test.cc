@@ -217,19 +217,50 @@ TEST_F(StartedByOthers, ClusterOfAFileIsTheSameForAll) {
   expect_equal_replicas(2);
 }
 
-TEST_F(StartedByOthers, LaunchersThatDisagreeAreToldOnce) {
-  std::vector<Variables> processes = places(2);
-  for (auto& p : processes) {
-    p["OMPI_COMM_WORLD_RANK"] = "5";
-    p["OMPI_COMM_WORLD_SIZE"] = "9";
-  }
-  start(train({"--steps", "4", "--no-evaluate"}), processes);
-  const auto ended = wait();
-  for (const Ended& e : ended) ASSERT_EQ(e.code, 0) << e.error;
-  EXPECT_NE(ended[0].error.find("torchrun says rank 0 (RANK) of 2 (WORLD_SIZE), Open MPI says rank 5"),
+TEST_F(StartedByOthers, LaunchersThatDisagreeAreToldOnceAboutHowManyAndByTheRankThatHasTwo) {
+  const auto trained = [&](const std::vector<std::string>& ranks, const std::string& size) {
+    std::vector<Variables> processes = places(3);
+    for (std::size_t r = 0; r < processes.size(); ++r) {
+      processes[r]["OMPI_COMM_WORLD_RANK"] = ranks[r];
+      processes[r]["OMPI_COMM_WORLD_SIZE"] = size;
+    }
+    start(train({"--steps", "4", "--no-evaluate"}), processes);
+    auto ended = wait();
+    for (const Ended& e : ended) EXPECT_EQ(e.code, 0) << e.error;
+    return ended;
+  };
+  const auto sizes = trained({"0", "1", "2"}, "9");
+  EXPECT_NE(sizes[0].error.find(
+                "rank 0 (RANK) of 3 (WORLD_SIZE), Open MPI says rank 0 (OMPI_COMM_WORLD_RANK) of 9"),
             std::string::npos)
-      << ended[0].error;
-  EXPECT_EQ(ended[1].error, "");
+      << sizes[0].error;
+  EXPECT_EQ(sizes[1].error + sizes[2].error, "");
+  const auto ranks = trained({"0", "2", "1"}, "3");
+  EXPECT_EQ(ranks[0].error, "");
+  for (const std::size_t r : {1U, 2U}) {
+    EXPECT_NE(ranks[r].error.find(fmt::format(
+                  "torchrun says rank {} (RANK) of 3 (WORLD_SIZE), Open MPI says rank {}", r, 3 - r)),
+              std::string::npos)
+        << ranks[r].error;
+  }
+}
+
+TEST_F(StartedByOthers, WhatStartsItsProcessesItselfIsRefused) {
+  const auto compare = std::vector<std::string>{"compare", "--data", "synthetic", "--out", out().string()};
+  for (const auto& command : {compare, {"bisect", "a", "b"}, {"bench", "ps"}, {"reproduce", "deepfam"}}) {
+    start(command, places(2));
+    for (const Ended& e : wait()) {
+      EXPECT_EQ(e.code, 2) << command[0] << e.error;
+      EXPECT_NE(e.error.find("starts its processes itself, which torchrun has done already"),
+                std::string::npos)
+          << e.error;
+    }
+  }
+  for (const char* flag : {"--cluster", "--task", "--port", "--secret-file", "--join-timeout"}) {
+    auto with = compare;
+    with.insert(with.end(), {flag, "1"});
+    expect_refused(with, flag);
+  }
 }
 
 TEST_F(StartedByOthers, PortRangeIsKeptToByOurLauncherToo) {
@@ -243,6 +274,32 @@ TEST_F(StartedByOthers, PortRangeIsKeptToByOurLauncherToo) {
                        "--port-range", "21200-21299", "--interface", "lo"}))
                 .code,
             0);
+}
+
+TEST_F(StartedByOthers, LaunchTakesPortRangeAndInterfaceByVariableAndByFlag) {
+  boost::asio::io_context io;
+  net::Tcp::acceptor taken(io, {boost::asio::ip::make_address("127.0.0.1"), 0});
+  const auto port = std::to_string(taken.local_endpoint().port());
+  const auto launched = [&](const std::vector<std::string>& flags, const Variables& variables) {
+    std::vector<std::string> all = {"launch", "-n", "2", "--transport", "tcp"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    all.insert(all.end(), {"--", TUTTI_FROM_SCRATCH});
+    start(all, {variables});
+    return wait()[0];
+  };
+  const auto busy = "cannot listen on 127.0.0.1, port " + port;
+  for (const Ended& e : {launched({}, {{"TUTTI_PORT_RANGE", port}}), launched({"--port-range", port}, {})}) {
+    EXPECT_EQ(e.code, 1);
+    EXPECT_NE(e.error.find(busy), std::string::npos) << e.error;
+  }
+  for (const Ended& e :
+       {launched({}, {{"TUTTI_INTERFACE", "nowhere0"}}), launched({"--interface", "nowhere0"}, {})}) {
+    EXPECT_EQ(e.code, 2) << e.error;
+    EXPECT_NE(e.error.find("--interface nowhere0 is no interface"), std::string::npos) << e.error;
+  }
+  const Ended e =
+      launched({"--port-range", "21300-21399", "--interface", "lo"}, {{"TUTTI_PORT_RANGE", port}});
+  EXPECT_EQ(e.code, 0) << e.error;
 }
 
 TEST_F(StartedByOthers, DoctorSaysWhoItIs) {

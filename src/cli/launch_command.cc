@@ -12,6 +12,7 @@
 #include "cli/host_flags.h"
 #include "cli/progress.h"
 #include "config/environment.h"
+#include "config/flags.h"
 #include "config/settings.h"
 #include "lab/run.h"
 #include "launch/hosts.h"
@@ -26,14 +27,15 @@ struct LaunchFlags {
   std::string transport = "shm";
   bool transport_said = false;
   std::string wire = "auto";
+  std::string interface;   // empty: the variable's
+  std::string port_range;  // likewise
   double timeout_s = 600;
   bool prefix = true;
   std::vector<std::string> command;
 };
 
-// Activations of a step are freed and asked for again in the next. By default each goes back to the kernel
-// and comes back as zeroed pages, which is a tenth of a step of VGG-16; kept, in large pages, they cost
-// nothing.
+// What Session::join() does itself (keep_freed_memory), and large pages, which only the environment can ask
+// for.
 constexpr auto kKeepFreedMemory =
     "GLIBC_TUNABLES=glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=2147483647:"
     "glibc.malloc.top_pad=67108864:glibc.malloc.hugetlb=1";
@@ -44,6 +46,9 @@ launch::JobSpec spec_of(const LaunchFlags& f) {
   job.command[0] = config::find_program(f.command[0]);
   job.transport = f.transport;
   job.wire = f.wire;
+  const auto settings = config::join_settings();
+  job.interface = f.interface.empty() ? settings.interface : f.interface;
+  job.ports = parse_port_range(f.port_range.empty() ? settings.port_range : f.port_range);
   job.timeout = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(f.timeout_s));
   job.busy_threads = 2;  // backward computes while the exchange waits
   return job;
@@ -87,7 +92,7 @@ void add_environment(launch::JobSpec& spec, int processes) {
   const auto is_set = [&](std::string_view name) {
     return std::ranges::any_of(spec.environment, [&](const std::string& v) { return v.starts_with(name); });
   };
-  if (!config::has_glibc_tunables()) spec.environment.emplace_back(kKeepFreedMemory);
+  if (!config::has_malloc_settings()) spec.environment.emplace_back(kKeepFreedMemory);
   // Left to itself each process would take all cores for its own loops.
   if (processes > 1 && !config::omp_threads() && !is_set("OMP_NUM_THREADS=")) {
     const auto share = std::max<std::size_t>(1, allowed_cores().size() / static_cast<std::size_t>(processes));
@@ -110,6 +115,9 @@ void add_launch(CLI::App& app, Action& action) {
   command->add_option("--wire", flags->wire, config::kWireHelp)
       ->check(CLI::IsMember({"auto", "auth", "encrypt", "plain"}))
       ->capture_default_str();
+  command->add_option("--interface", flags->interface,
+                      "network interface that they listen on, by name, address or network (10.0.0.0/24)");
+  command->add_option("--port-range", flags->port_range, "FIRST-LAST: ports that they listen on");
   command
       ->add_option("--timeout", flags->timeout_s,
                    "seconds that a wait for others may last while nobody in the job gets anything done")

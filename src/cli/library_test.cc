@@ -2,6 +2,7 @@
 // the same samples: the same bits.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
@@ -23,6 +24,7 @@ namespace {
 struct Case {
   std::string model;
   std::string optimizer;
+  int sessions = 3;
 };
 
 // Steps of 24 samples in 8 shards, of which the loss drops some activations.
@@ -31,7 +33,15 @@ config::TrainConfig config_of(const Case& of, const std::string& out) {
   c.model = of.model;
   c.data = "synthetic";
   if (of.model == "mobilenetv2") c.image_size = 32;
-  c.classes = 10;
+  if (of.model == "lstm-lm") {
+    c.vocabulary = 400;
+    c.embedding = 8;
+    c.hidden = 16;
+    c.unroll = 4;
+    c.sampled = 40;
+  } else {
+    c.classes = 10;
+  }
   c.optimizer = of.optimizer;
   c.lr = 0.01;
   c.strategy = "ring";
@@ -53,7 +63,8 @@ std::unique_ptr<torch::optim::Optimizer> optimizer_of(const config::TrainConfig&
   if (c.optimizer == "adam") {
     return std::make_unique<torch::optim::Adam>(model.parameters(), AdamOptions(c.lr));
   }
-  return std::make_unique<torch::optim::SGD>(model.parameters(), SGDOptions(c.lr).momentum(0.9));
+  return std::make_unique<torch::optim::SGD>(model.parameters(),
+                                             SGDOptions(c.lr).momentum(c.optimizer == "momentum" ? 0.9 : 0));
 }
 
 // Ranks are threads here, and torch has one generator.
@@ -112,15 +123,30 @@ void expect_same(const checkpoint::SafetensorsFile& saved, const std::string& na
   EXPECT_EQ(std::memcmp(bytes.data(), values.data_ptr(), bytes.size()), 0) << name;
 }
 
+// A part of the matrix; TUTTI_MATRIX=all tries every network and optimizer at every number of sessions.
+std::vector<Case> cases() {
+  std::vector<Case> all = {{"mnist-cnn", "momentum"},
+                           {"mnist-cnn", "adam"},
+                           {"mobilenetv2", "momentum"},
+                           {"rnn-mnist", "adam", 5},
+                           {"lstm-lm", "sgd", 4}};
+  if (std::getenv("TUTTI_MATRIX") == nullptr) return all;  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  for (const char* model : {"mnist-cnn", "mobilenetv2", "rnn-mnist", "deepfam", "lstm-lm"}) {
+    for (const char* optimizer : {"sgd", "adam"}) {
+      for (const int sessions : {1, 2, 3, 4, 5, 8}) all.push_back({model, optimizer, sessions});
+    }
+  }
+  return all;
+}
+
 TEST(Library, TrainsWithTheBitsOfTheProgram) {
-  for (const Case& of :
-       std::vector<Case>{{"mnist-cnn", "momentum"}, {"mnist-cnn", "adam"}, {"mobilenetv2", "momentum"}}) {
-    SCOPED_TRACE(of.model + " by " + of.optimizer);
+  for (const Case& of : cases()) {
+    SCOPED_TRACE(fmt::format("{} by {} in {} sessions", of.model, of.optimizer, of.sessions));
     const ScratchFolder folder;
     const auto setup = train::prepare(config_of(of, folder.path() / "run"), {}, std::nullopt, "now").setup;
     train::fixture::run(setup);
     const auto saved = checkpoint::load(checkpoint::step_folder(setup.config.out, setup.config.steps));
-    library::run_sessions(3, net::Medium::memory, [&](Session& session) {
+    library::run_sessions(of.sessions, net::Medium::memory, [&](Session& session) {
       const auto model = first_model(setup.config);
       model->train();
       train_by_library(setup, session, *model, [&](const auto& batch) { return model->loss(batch); });

@@ -6,6 +6,7 @@
 
 #include <sstream>
 
+#include "cli/train_command.h"
 #include "report/table.h"
 
 namespace tutti::cli {
@@ -42,6 +43,10 @@ void LiveTable::begin(std::size_t cell, std::size_t repeat) {
   } else {
     draw();
   }
+}
+
+launch::Listener LiveTable::listener() {
+  return listener_for(*this);
 }
 
 void LiveTable::end(std::size_t cell, const std::string& what) {
@@ -93,6 +98,15 @@ void LiveTable::clear() {
   if (drawn_ == 0) return;
   fmt::print(stderr, "\r\x1b[{}A\x1b[J", std::exchange(drawn_, 0));
   std::fflush(stderr);
+}
+
+std::optional<int> run_with_table(lab::Experiment& experiment, bool again) {
+  LiveTable table(experiment.cells());
+  const auto interrupted = experiment.run(table, again);
+  if (!interrupted) return std::nullopt;
+  table.error_line(fmt::format("tutti: {}; what has finished is kept, the same command goes on from there",
+                               interrupted->line));
+  return interrupted->exit_code;
 }
 
 }  // namespace tutti::cli

@@ -1,24 +1,25 @@
-// A comparison while it runs: on a terminal its table, drawn anew in place; elsewhere plain lines.
+// An experiment while it runs: on a terminal its table, drawn anew in place; elsewhere plain lines.
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "cli/progress.h"
-#include "report/cell.h"
+#include "lab/experiment.h"
 
 namespace tutti::cli {
 
-class LiveTable final : public Display {
+class LiveTable final : public Display, public lab::ExperimentView {
  public:
   // Shows the cells as they are whenever it draws; they outlive it.
   explicit LiveTable(const std::vector<report::Cell>& cells);
   ~LiveTable() override;
 
-  // What follows is of this cell's repeat, from 0.
-  void begin(std::size_t cell, std::size_t repeat);
-  // Says what became of it.
-  void end(std::size_t cell, const std::string& what);
+  void begin(std::size_t cell, std::size_t repeat) override;
+  launch::Listener listener() override;
+  void end(std::size_t cell, const std::string& what) override;
 
   void emit(const observe::Event& event) override;
   void line(const std::string& text) override;
@@ -36,5 +37,9 @@ class LiveTable final : public Display {
   int drawn_ = 0;                    // lines
   Clock::time_point next_draw_{};
 };
+
+// Runs an experiment with its table shown. Returns the exit code where it was interrupted. Throws what
+// lab::Experiment::run throws.
+std::optional<int> run_with_table(lab::Experiment& experiment, bool again);
 
 }  // namespace tutti::cli

@@ -1,4 +1,4 @@
-// The program with data that its user brings.
+// The program with data and networks that its user brings.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -91,6 +91,37 @@ TEST_F(OwnData, BadTablesAreRefusedWithFileLineAndColumn) {
                  "cannot be given as image");
   expect_refused(train_into_out({"--label", "species"}),
                  "--label must be left out unless --data is csv:FILE");
+}
+
+// A network whose file says that a far newer torch has written it, with checksums that fit.
+std::string of_newer_torch(std::string archive) {
+  const auto replace = [&](std::size_t at, std::string_view by) { archive.replace(at, by.size(), by); };
+  const auto name = archive.find("net/.data/version");
+  EXPECT_NE(name, std::string::npos);
+  replace(archive.find("10\n", name), "99\n");
+  const std::string checksum_of_10 = "\x58\x89\x7b\xe5";
+  const std::string checksum_of_99 = "\xa9\x63\xaa\x3a";
+  for (auto at = archive.find(checksum_of_10); at != std::string::npos; at = archive.find(checksum_of_10))
+    replace(at, checksum_of_99);
+  return archive;
+}
+
+TEST_F(OwnData, BadNetworksAreRefusedWithFileAndReason) {
+  const auto file = flowers();
+  const auto refused = [&](const std::string& network, const std::string& words) {
+    auto arguments = train_table(file, {"--label", "species"});
+    *std::ranges::find(arguments, "mlp") = network;
+    expect_refused(arguments, network.substr(network.find(':') + 1) + ": " + words);
+  };
+  refused("script:" + put("text.pt", "no network"), "this cannot be loaded as TorchScript");
+  refused("script:" + put("half.pt", read_file(TUTTI_TEST_NET).substr(0, 4000)),
+          "this cannot be loaded as TorchScript");
+  refused("script:" + put("newer.pt", of_newer_torch(read_file(TUTTI_TEST_NET))),
+          "this was saved by a torch that is newer than libtorch ");
+  refused("plugin:" + put("text.so", "no library"), "this cannot be loaded as a shared library");
+  refused(std::string("plugin:") + TUTTI_TEST_PLUGIN_OF_OTHER_TUTTI,
+          "this was built for version 0 of tutti's plugins");
+  refused(std::string("plugin:") + TUTTI_TEST_PLUGIN_OF_OTHER_TORCH, "this was built with libtorch 9.9.9");
 }
 
 }  // namespace

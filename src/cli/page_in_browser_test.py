@@ -87,6 +87,16 @@ class PageInBrowser(unittest.TestCase):
         self.assertEqual(len(self.all("#results tbody tr")), 5)
         self.assertTrue(self.one(".verdict p").text)
 
+    def test_the_hashes_of_final_weights_are_told_apart(self):
+        self.open(self.runs / "report.html")
+        cells = [cell["summary"] for cell in json.loads((self.runs / "compare.json").read_text())]
+        shown = [code.get_attribute("textContent") for code in self.all("code.digest")]
+        self.assertEqual(sorted(shown), sorted(cell["parameters_sha256"][:8] for cell in cells))
+        ends = len({cell["parameters_sha256"] for cell in cells})
+        self.assertGreater(ends, 1)
+        self.assertEqual(len({code.value_of_css_property("border-left-color") for code in self.all("code.digest")}), ends)
+        self.assertIn(f"{len(cells)} runs, {ends} different ends", self.one("body").get_attribute("textContent"))
+
     def test_the_theme_follows_its_switch(self):
         self.open(self.runs / "report.html")
         colours = []

@@ -333,11 +333,11 @@ TEST_F(Program, BenchSaysWhatProtectedTheWire) {
 }
 
 TEST_F(Program, BenchOfARendezvousTellsItsTime) {
-  const Ended e = run({"bench", "rendezvous", "--ranks", "20", "--strangers", "30", "--json"});
+  const Ended e = run({"bench", "rendezvous", "--ranks", "20", "--idle-connections", "30", "--json"});
   ASSERT_EQ(e.code, 0) << e.error;
   const auto row = nlohmann::json::parse(e.out).at(0);
   EXPECT_EQ(row["ranks"], 20);
-  EXPECT_EQ(row["strangers"], 30);
+  EXPECT_EQ(row["idle_connections"], 30);
   EXPECT_GT(row["seconds"], 0);
 }
 

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
-#include "base/file.h"
 #include "cli/command.h"
-#include "cli/comparison.h"
+#include "cli/joined.h"
+#include "cli/live_table.h"
+#include "cli/train_command.h"
 #include "emulate/cluster.h"
 #include "lab/study.h"
-#include "report/differences.h"
 #include "report/page.h"
-#include "report/run_folder.h"
 
 namespace tutti::cli {
 namespace {
@@ -21,45 +20,30 @@ struct ReproduceFlags {
   bool again = false;
 };
 
-lab::Evidence evidence_of(const Comparison& comparison) {
-  lab::Evidence evidence{comparison.cells(), report::differences(comparison.folder(), comparison.cells())};
-  for (auto& cell : evidence.cells) {
-    if (cell.summary.is_null()) continue;
-    const auto metrics = report::read_metrics(cell.folder);
-    if (!metrics.is_null()) cell.summary["evaluations"] = metrics.at("evaluations");
-    cell.summary["checkpoints"] = report::saved_models(cell.folder);
-  }
-  return evidence;
-}
-
-int conclude(const lab::Study& study, bool quick, const Comparison& comparison) {
-  auto outcome = study.conclude(evidence_of(comparison));
-  outcome.study = study.name;
-  outcome.title = study.title;
-  outcome.ran = study.ran;
-  outcome.quick = quick;
-  write_file_atomically(std::filesystem::path(comparison.folder()) / "study.json",
-                        nlohmann::json(outcome).dump(2) + "\n");
-  fmt::print("\n{}", report::render(outcome));
-  for (const auto& cell : comparison.cells()) {
+int conclude(const lab::Study& study, lab::Scale scale, const lab::Experiment& experiment) {
+  fmt::print("\n{}", report::render(lab::result_of(study, scale, experiment)));
+  for (const auto& cell : experiment.cells()) {
     const auto& wrong = cell.failure.empty() ? cell.doubt : cell.failure;
     if (!wrong.empty()) fmt::print("left out: {} {}: {}\n", cell.model, name_of(cell), wrong);
   }
-  fmt::print("\nruns and metrics are in {}\nthe page is {}\n", comparison.folder(),
-             report::write_page(comparison.folder()).string());
-  return comparison.well() ? 0 : 1;
+  fmt::print("\nruns and metrics are in {}\nthe page is {}\n", experiment.folder(),
+             report::write_page(experiment.folder()).string());
+  return experiment.well() ? 0 : 1;
 }
 
 int reproduce(const ReproduceFlags& flags) {
+  require_own_launcher("reproduce");
   const auto& study = lab::find_study(flags.study);
   const auto out = flags.out.empty() ? fmt::format("runs/{}", study.name) : flags.out;
-  auto runs = study.plan(flags.quick ? lab::Scale::quick : lab::Scale::full, out);
+  const auto scale = flags.quick ? lab::Scale::quick : lab::Scale::full;
+  auto runs = study.plan(scale, out);
   if (std::ranges::any_of(runs, [](const auto& run) { return !run.config.emulate.empty(); })) {
     emulate::require_means();
   }
-  Comparison comparison(out, std::move(runs), flags.again);
-  const auto interrupted = comparison.run();
-  return interrupted ? *interrupted : conclude(study, flags.quick, comparison);
+  lab::Experiment experiment(out, std::move(runs), this_program(),
+                             [](const config::TrainConfig& c) { return prepare_here(c); });
+  const auto interrupted = run_with_table(experiment, flags.again);
+  return interrupted ? *interrupted : conclude(study, scale, experiment);
 }
 
 }  // namespace

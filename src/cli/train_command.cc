@@ -74,8 +74,9 @@ void print_summary(const observe::Summary& s, const std::string& folder) {
   fmt::print("everything is in {}\n", folder);
 }
 
-int train(const config::TrainConfig& config, const lab::RunJob& run_job = launch::run) {
-  auto run = prepare_here(config);
+int train(const config::TrainConfig& config, std::span<const int> started_on = {},
+          const lab::RunJob& run_job = launch::run) {
+  auto run = prepare_here(config, started_on);
   const auto& resolved = run.setup.config;
   if (run.complete) {
     fmt::print("the run in {} is complete: nothing is left to do\n", resolved.out);
@@ -86,7 +87,8 @@ int train(const config::TrainConfig& config, const lab::RunJob& run_job = launch
   launch::Outcome outcome;
   {
     Progress progress;
-    outcome = run_shown(run, progress, run_job);
+    outcome = lab::run_training(run, this_program(), listener_for(progress), lab::pause_unless_interrupted,
+                                run_job);
   }
   if (outcome.exit_code != 0) {
     fmt::print(stderr, "tutti: {}\n", outcome.line);
@@ -154,7 +156,8 @@ void require_one_board(const config::TrainConfig& config) {
 int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& placement,
                      launch::ProcessSignals& signals, bool workers_said,
                      const std::function<config::TrainConfig()>& configure) {
-  const bool one_host = std::ranges::max(launch::hosts_of(meeting)) == 0;
+  const auto hosts = launch::hosts_of(meeting);
+  const bool one_host = std::ranges::max(hosts) == 0;
   if (meeting.rank() != Rank{0}) {
     try {
       return run_in_meeting(meeting, nullptr, {}, &signals).exit_code;
@@ -174,11 +177,10 @@ int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& plac
     auto config = fitted(configure(), workers_said, placement, meeting);
     if (!one_host) require_one_board(config);
     if (config.transport == "auto" && !one_host) config.transport = "tcp";
-    // prepare() knows of our own hosts alone.
     if (config.wire == "auto" && config.transport != "mpi" && !one_host) config.wire = "auth";
     const auto warning = engines::find_engine(config.engine).between_hosts;
     if (!one_host && !warning.empty()) fmt::print(stderr, "tutti: {}\n", warning);
-    const int code = train(config, run_job);
+    const int code = train(config, hosts, run_job);
     call_off(kComplete);
     return code;
   } catch (const std::exception& e) {
@@ -223,7 +225,7 @@ config::TrainConfig laid_over_saved(const CLI::App& command, const config::Train
 
 // Where nobody has said how many: as many as the hosts have room for.
 int workers_for_hosts(const config::TrainConfig& c) {
-  const auto hosts = c.hostfile.empty() ? config::parse_hosts(c.hosts) : config::read_hostfile(c.hostfile);
+  const auto hosts = config::named_hosts(c.hosts, c.hostfile);
   return hosts.empty() ? c.workers : config::slots_of(hosts);
 }
 
@@ -247,14 +249,15 @@ config::TrainConfig parse_train(const std::vector<std::string>& arguments) {
   return config;
 }
 
-train::Prepared prepare_here(const config::TrainConfig& config) {
+train::Prepared prepare_here(const config::TrainConfig& config, std::span<const int> started_on) {
   require_transport(config.transport);
   const std::time_t seconds = std::time(nullptr);
   std::tm local{};
   ::localtime_r(&seconds, &local);
   char now[32];
   std::strftime(now, sizeof now, "%Y%m%d-%H%M%S", &local);
-  return train::prepare(config, {config::data_roots(), config::cache_folder()}, config::omp_threads(), now);
+  return train::prepare(config, {config::data_roots(), config::cache_folder()}, config::omp_threads(), now,
+                        started_on);
 }
 
 launch::Listener listener_for(Display& display) {
@@ -263,11 +266,6 @@ launch::Listener listener_for(Display& display) {
             is_error ? display.error_line(line) : display.line(line);
           },
           [&display](Rank, const nlohmann::json& json) { display.emit(observe::from_json(json)); }};
-}
-
-launch::Outcome run_shown(train::Prepared& run, Display& display, const lab::RunJob& run_job) {
-  return lab::run_training(run, this_program(), listener_for(display), lab::pause_unless_interrupted,
-                           run_job);
 }
 
 void add_train(CLI::App& app, Action& action) {

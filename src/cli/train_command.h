@@ -1,8 +1,9 @@
-// Running one training with its progress shown; what `train` and `compare` share.
+// What `train` shares with the other commands that run trainings.
 #pragma once
 
+#include <span>
+
 #include "cli/progress.h"
-#include "lab/run.h"
 #include "launch/launcher.h"
 #include "train/prepare.h"
 
@@ -13,11 +14,8 @@ namespace tutti::cli {
 config::TrainConfig parse_train(const std::vector<std::string>& arguments);
 
 // Checks a config against this machine: data folders and threads from the environment, a folder name from the
-// clock.
-train::Prepared prepare_here(const config::TrainConfig& config);
-
-// Runs to the end, as lab::run_training; workers' output is printed with their rank, events as progress.
-launch::Outcome run_shown(train::Prepared& run, Display& display, const lab::RunJob& run_job = launch::run);
+// clock. `started_on`: train::prepare().
+train::Prepared prepare_here(const config::TrainConfig& config, std::span<const int> started_on = {});
 
 // The launcher's way of telling: lines with their rank, events as progress.
 launch::Listener listener_for(Display& display);

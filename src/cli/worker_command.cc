@@ -1,10 +1,10 @@
 #include <ATen/Parallel.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <csignal>
 #include <optional>
 
+#include "base/process.h"
 #include "cli/command.h"
 #include "lab/bench_allreduce.h"
 #include "lab/bench_links.h"
@@ -58,14 +58,6 @@ class Tee final : public observe::EventSink {
   bool warned_ = false;
 };
 
-// Activations and messages of a step are freed and asked for again in the next. By default each goes back to
-// the kernel and comes back as zeroed pages; kept, they cost nothing.
-void keep_freed_memory() {
-  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
-  ::mallopt(M_TOP_PAD, 64 << 20);
-}
-
 // At the rank of the server that lives in this worker's process.
 void serve_colocated(launch::WorkerJob job, const train::Setup& setup, observe::JsonlSink& report) {
   job.rank = Rank{to_int(job.rank) + setup.config.workers};
@@ -93,7 +85,6 @@ void train(const launch::WorkerJob& job, const net::StatusBoard& board, observe:
   const observe::ResourceMonitor sampler(observe::samples_path(config.out, job.rank), job.rank,
                                          serves ? "server" : "worker");
   if (serves) return train::serve(setup, *launch::connect(job, report), job.hosts);
-  at::set_num_threads(config.threads);
   at::set_num_interop_threads(1);
   std::optional<ps::ServerThread> server;
   if (config.colocate) server.emplace([&] { serve_colocated(job, setup, report); });

@@ -37,7 +37,7 @@ Choice choose_on_network(const Call& call) {
   const std::string each = fmt::format("{} over {} ranks", human_bytes(call.bytes), call.world);
   if (!small) {
     return {Algorithm::ring,
-            each + (has_root(call.operation) ? " is bandwidth-bound: pieces follow each other in a chain"
+            each + (has_root(call.operation) ? " is bandwidth-bound: blocks follow each other in a chain"
                                              : " is bandwidth-bound: least traffic, neighbours only")};
   }
   if (tiny) return {Algorithm::recursive_doubling, each + " is latency-bound: log2 N rounds"};

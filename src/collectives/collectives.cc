@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/bytes.h"
 #include "base/error.h"
 
 namespace tutti::collectives {
@@ -45,6 +46,12 @@ void Collectives::average_shards(Operation operation, const ShardSums& sums, Ran
     divide(type, place(0), n, tree.shards());
     std::memcpy(bytes_of(places[0], {first, n}).data(), place(0), n * size);
   }
+}
+
+Method Collectives::method_of_shards(Operation operation, std::uint64_t bytes) const {
+  return {"gather",
+          fmt::format("{} of nodes from everyone, and each adds up: this engine's own {} has another order",
+                      human_bytes(bytes), name_of(operation))};
 }
 
 std::vector<std::string> gather_text(Collectives& all, const std::string& mine, std::string_view label) {

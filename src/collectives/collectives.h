@@ -99,6 +99,8 @@ class Collectives {
 
   // What a call with a buffer from allocate() would use, and why; an all-reduce is an average.
   virtual Method method(Operation operation, std::uint64_t bytes) const = 0;
+  // Likewise of average_shards().
+  virtual Method method_of_shards(Operation operation, std::uint64_t bytes) const;
 
   // Ends a blocked call of another thread with a RunError; nothing works after it. Thread-safe.
   virtual void cancel() = 0;

@@ -8,13 +8,13 @@
 namespace tutti::collectives {
 namespace {
 
-// What arrives is combined in pieces of at most this size: large enough for few calls, small enough for the
+// What arrives is combined in windows of this size at most: large enough for few calls, small enough for the
 // cache.
 constexpr std::size_t kWindow = 1 << 20;
 
-void combine_at(const Work& work, const Chunk& chunk, std::size_t offset, std::span<const std::byte> piece) {
-  const auto into = bytes_of(work.buffer, chunk).subspan(offset, piece.size());
-  combine(work.buffer.type, work.op, into.data(), piece.data(), piece.size() / size_of(work.buffer.type));
+void combine_at(const Work& work, const Chunk& chunk, std::size_t offset, std::span<const std::byte> window) {
+  const auto into = bytes_of(work.buffer, chunk).subspan(offset, window.size());
+  combine(work.buffer.type, work.op, into.data(), window.data(), window.size() / size_of(work.buffer.type));
 }
 
 std::string text_of(const net::Announcement& a) {
@@ -84,8 +84,8 @@ void run_by_messages(net::Transport& transport, const Work& work, std::vector<st
         continue;
       }
       const auto window = std::span(scratch).first(kWindow);
-      in.push_back({r.peer, window, whole.size(), [&](std::size_t offset, std::span<const std::byte> piece) {
-                      combine_at(work, r.chunk, offset, piece);
+      in.push_back({r.peer, window, whole.size(), [&](std::size_t offset, std::span<const std::byte> window) {
+                      combine_at(work, r.chunk, offset, window);
                     }});
     }
     transport.transfer(out, in, work.doing);
@@ -101,8 +101,9 @@ std::uint64_t begin_together(const WorkInPlace& work, std::uint64_t clock) {
     const auto theirs = work.memory.announced(Rank{r}, work.number);
     if (theirs == work.announcement) [[likely]]
       continue;
-    throw ProtocolError(fmt::format("ranks differ: rank {} has {}, rank {} has {}", to_int(work.self),
-                                    text_of(work.announcement), r, text_of(theirs)));
+    throw ProtocolError(fmt::format("ranks differ: rank {} has {}, rank {} has {}",
+                                    to_int(work.memory.in_job(work.self)), text_of(work.announcement),
+                                    to_int(work.memory.in_job(Rank{r})), text_of(theirs)));
   }
   return clock;
 }

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "net/stall.h"
 
 namespace tutti::collectives {
 namespace {
@@ -120,7 +119,10 @@ void ForeignEngine::watch(const std::function<bool(Clock::duration at_most)>& ov
     for (std::size_t r = 0; r < came.size(); ++r) {
       if (transport_.board().vitals(Rank{static_cast<int>(r)}).waiting) came[r] = true;
     }
-    if (in_vain) throw Timeout({rank(), whom_all_wait_for(came), doing.text(), stall.standing_ms()});
+    if (in_vain) {
+      gave_up_.emplace(transport_.board(), rank());
+      throw Timeout({rank(), whom_all_wait_for(came), doing.text(), stall.standing_ms()});
+    }
     // A transport that was cancelled answers nothing any more.
     if (cancelled_.load(std::memory_order_relaxed)) continue;
     try {

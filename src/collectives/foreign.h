@@ -12,12 +12,14 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/deadline.h"
 #include "collectives/collectives.h"
 #include "collectives/native.h"
+#include "net/stall.h"
 
 namespace tutti::collectives {
 
@@ -83,6 +85,7 @@ class ForeignEngine : public Collectives {
   NativeEngine native_;
   std::atomic<bool> cancelled_{false};
   bool failed_ = false;
+  std::optional<net::Waiting> gave_up_;  // after a time-out: others must see that this rank had come
   std::uint64_t bytes_sent_ = 0;
 };
 

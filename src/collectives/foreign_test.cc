@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <barrier>
+#include <latch>
 #include <thread>
 
 #include "base/error.h"
@@ -71,6 +72,28 @@ TEST(ForeignEngine, RankThatComesLateIsNotTheOneThatAllWaitedFor) {
         EXPECT_EQ(e.fault.peer, Rank{2}) << "as rank " << to_int(t.rank()) << " says";
       }
     }
+    given_up.arrive_and_wait();
+  });
+}
+
+// Rank 1 comes when rank 0 does not wait any more. Rank 2 never comes.
+TEST(ForeignEngine, RankThatHasGivenUpIsNotTheOneThatALaterOneWaitedFor) {
+  constexpr std::chrono::milliseconds kTimeout{100};
+  Asked asked{0, Stuck::kLookedAround};
+  std::latch first(1);
+  std::barrier given_up(3);
+  net::run_as_threads(net::Medium::memory, 3, kTimeout, [&](net::Transport& t) {
+    Stuck engine(t, kTimeout, asked);
+    if (t.rank() == Rank{1}) first.wait();
+    if (t.rank() < Rank{2}) {
+      try {
+        engine.barrier("the end");
+        ADD_FAILURE();
+      } catch (const Timeout& e) {
+        EXPECT_NE(e.fault.peer, Rank{0}) << "as rank " << to_int(t.rank()) << " says";
+      }
+    }
+    if (t.rank() == Rank{0}) first.count_down();
     given_up.arrive_and_wait();
   });
 }

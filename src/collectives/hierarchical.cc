@@ -1,26 +1,25 @@
 // Hierarchical: shared memory inside a host, the network only between hosts.
 //
-// With 2 ranks on each of 2 hosts, the buffer is cut into as many shards as a host has ranks:
+// With 2 ranks on each of 2 hosts, the buffer is cut into as many stripes as a host has ranks:
 //
 //                 inside: reduce-scatter       between: all-reduce        inside: all-gather
 //     host 0
-//       rank 0    shard 0 of both ─────┐       shard 0 ◄─────────┐        shard 0 to rank 2
-//       rank 2    shard 1 of both ───┐ │       shard 1 ◄───────┐ │        shard 1 to rank 0
+//       rank 0    stripe 0 of both ────┐       stripe 0 ◄────────┐        stripe 0 to rank 2
+//       rank 2    stripe 1 of both ──┐ │       stripe 1 ◄──────┐ │        stripe 1 to rank 0
 //     host 1                         │ │                       │ │
-//       rank 1    shard 0 of both    │ └─────► shard 0 ◄───────┼─┘        shard 0 to rank 3
-//       rank 3    shard 1 of both    └───────► shard 1 ◄───────┘          shard 1 to rank 1
+//       rank 1    stripe 0 of both   │ └─────► stripe 0 ◄──────┼─┘        stripe 0 to rank 3
+//       rank 3    stripe 1 of both   └───────► stripe 1 ◄──────┘          stripe 1 to rank 1
 //
 // Ranks with the same place on their hosts form a *column*. All columns together put 2 (H - 1) / H of the
 // buffer on each host's link, as if every host were one rank; a flat ring puts up to 2 (N - 1) / N of it
-// there for each rank of the host. Where hosts have different numbers of ranks there are as many shards as
+// there for each rank of the host. Where hosts have different numbers of ranks there are as many stripes as
 // the smallest has, and ranks beyond them only take part inside.
 //
-// A large buffer goes in segments. While one is between the hosts, another thread gathers the one before it
+// A large buffer goes in blocks. While one is between the hosts, another thread gathers the one before it
 // and reduces the one after it, so that links never wait for memory:
 //
-//     this thread               between 0      between 1                between 2               between 3
-//     the other      R0  R1     │       └─► G0  R2   │          └─► G1  R3      │       └─► G2          └─►
-//     G3
+//     this thread             between 0     between 1         between 2         between 3
+//     the other      R0  R1           └► G0  R2         └► G1  R3         └► G2             └► G3
 //
 // R: reduce-scatter inside, G: all-gather inside. The order of R and G is the same on every rank.
 #include "collectives/hierarchical.h"
@@ -41,9 +40,9 @@ namespace {
 // Bytes. Large enough that the end of one and the beginning of the next, when columns wait for each other,
 // are a small part of its time on a link of 1 to 10 Gbit/s; small enough that the first reduction and the
 // last gathering, beside which no link works, are a small part of a model's.
-constexpr std::size_t kSegment = std::size_t{4} << 20;
+constexpr std::size_t kBlock = std::size_t{4} << 20;
 
-// Segments that have been reduced inside and not gathered.
+// Blocks that have been reduced inside and not gathered.
 constexpr std::size_t kInFlight = 2;
 
 // How far each of two threads has come, and the first failure of either.
@@ -52,9 +51,9 @@ class Stages {
   void finish_reduction() { count(reduced_); }
   void finish_exchange() { count(exchanged_); }
 
-  // Wait until so many segments have passed the stage; false if the other thread has failed.
-  bool await_reductions(std::size_t segments) { return await(reduced_, segments); }
-  bool await_exchanges(std::size_t segments) { return await(exchanged_, segments); }
+  // Wait until so many blocks have passed the stage; false if the other thread has failed.
+  bool await_reductions(std::size_t blocks) { return await(reduced_, blocks); }
+  bool await_exchanges(std::size_t blocks) { return await(exchanged_, blocks); }
 
   // What was thrown after the first is only its consequence.
   void fail(std::exception_ptr failure) {
@@ -72,9 +71,9 @@ class Stages {
     ++stage;
     changed_.notify_all();
   }
-  bool await(const std::size_t& stage, std::size_t segments) {
+  bool await(const std::size_t& stage, std::size_t blocks) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stage >= segments || failure_; });
+    changed_.wait(lock, [&] { return stage >= blocks || failure_; });
     return !failure_;
   }
 
@@ -105,8 +104,8 @@ Buffer part_of(const Buffer& buffer, const Chunk& part) {
 
 Hierarchy::Hierarchy(net::Transport& all, const Hosts& hosts) : all_(all), neighbours_(hosts.neighbours) {
   const auto ranks = ranks_by_host(hosts);
-  shards_ = all.world();
-  for (const auto& [host, here] : ranks) shards_ = std::min(shards_, static_cast<int>(here.size()));
+  stripes_ = all.world();
+  for (const auto& [host, here] : ranks) stripes_ = std::min(stripes_, static_cast<int>(here.size()));
   const auto& here = ranks.at(hosts.by_rank.at(static_cast<std::size_t>(to_int(all.rank()))));
   place_ = static_cast<int>(std::ranges::find(here, all.rank()) - here.begin());
   TUTTI_CHECK(here.size() == (neighbours_ == nullptr ? 1 : static_cast<std::size_t>(neighbours_->world())),
@@ -114,9 +113,9 @@ Hierarchy::Hierarchy(net::Transport& all, const Hosts& hosts) : all_(all), neigh
   if (neighbours_ != nullptr) {
     inside_ = std::make_unique<NativeEngine>(*neighbours_);
     TUTTI_CHECK(to_int(inside_->rank()) == place_, "neighbours are ranked in the order of their ranks");
-    staging_ = inside_->allocate(kInFlight * kSegment);
+    staging_ = inside_->allocate(kInFlight * kBlock);
   }
-  if (place_ >= shards_) return;
+  if (place_ >= stripes_) return;
   std::vector<Rank> column;
   for (const auto& [host, there] : ranks) column.push_back(there[static_cast<std::size_t>(place_)]);
   column_.emplace(all, std::move(column));
@@ -125,65 +124,65 @@ Hierarchy::Hierarchy(net::Transport& all, const Hosts& hosts) : all_(all), neigh
 
 Hierarchy::Task Hierarchy::cut(const Buffer& buffer, ReduceOp op, std::string_view label) const {
   const bool in_place = inside_ == nullptr || inside_->owns(buffer);
-  const auto segments =
-      static_cast<int>(std::max<std::size_t>(1, (buffer.bytes() + kSegment - 1) / kSegment));
-  Task task{{}, op, label};
-  for (int i = 0; i < segments; ++i) {
-    Segment segment{part_of(buffer, equal_chunk(buffer.count, segments, i)), {}};
-    segment.shared = segment.own;
-    // It fits: kSegment is a multiple of every element, so no equal chunk is larger.
+  const auto blocks = static_cast<int>(std::max<std::size_t>(1, (buffer.bytes() + kBlock - 1) / kBlock));
+  // Who hears that one of its stages failed has called for an all-reduce.
+  Task task{{}, op, label.empty() ? "an all-reduce" : label};
+  for (int i = 0; i < blocks; ++i) {
+    Block block{part_of(buffer, equal_chunk(buffer.count, blocks, i)), {}};
+    block.shared = block.own;
+    // It fits: kBlock is a multiple of every element, so no equal chunk is larger.
     if (!in_place) {
-      segment.shared.data = staging_.subspan(static_cast<std::size_t>(i) % kInFlight * kSegment).data();
+      block.shared.data = staging_.subspan(static_cast<std::size_t>(i) % kInFlight * kBlock).data();
     }
-    task.segments.push_back(segment);
+    task.blocks.push_back(block);
   }
   return task;
 }
 
-Buffer Hierarchy::shard(const Segment& segment, int index) const {
-  return part_of(segment.shared, equal_chunk(segment.shared.count, shards_, index));
+Buffer Hierarchy::stripe(const Block& block, int index) const {
+  return part_of(block.shared, equal_chunk(block.shared.count, stripes_, index));
 }
 
-void Hierarchy::reduce_inside(const Task& task, const Segment& segment) {
+void Hierarchy::reduce_inside(const Task& task, const Block& block) {
   if (!inside_) return;
-  if (segment.is_staged()) copy(segment.shared, segment.own);
+  if (block.is_staged()) copy(block.shared, block.own);
   const ReduceOp op = task.op == ReduceOp::average ? ReduceOp::sum : task.op;
-  if (inside_->world() == shards_) return inside_->reduce_scatter(segment.shared, op, task.label);
-  for (int s = 0; s < shards_; ++s) inside_->reduce(shard(segment, s), op, Rank{s}, task.label);
+  if (inside_->world() == stripes_) return inside_->reduce_scatter(block.shared, op, task.label);
+  for (int s = 0; s < stripes_; ++s) inside_->reduce(stripe(block, s), op, Rank{s}, task.label);
 }
 
 // Averages are divided here, by the one rank of a host that has the sum.
-void Hierarchy::reduce_between(const Task& task, const Segment& segment) {
+void Hierarchy::reduce_between(const Task& task, const Block& block) {
   if (!between_) return;
-  const Buffer own = shard(segment, place_);
+  const Buffer own = stripe(block, place_);
   const bool average = task.op == ReduceOp::average;
   between_->all_reduce(own, average ? ReduceOp::sum : task.op, task.label);
   if (average) divide(own.type, own.data, own.count, all_.world());
 }
 
-void Hierarchy::gather_inside(const Task& task, const Segment& segment) {
+void Hierarchy::gather_inside(const Task& task, const Block& block) {
   if (!inside_) return;
-  if (inside_->world() == shards_) {
-    inside_->all_gather(segment.shared, task.label);
+  if (inside_->world() == stripes_) {
+    inside_->all_gather(block.shared, task.label);
   } else {
-    for (int s = 0; s < shards_; ++s) inside_->broadcast(shard(segment, s), Rank{s}, task.label);
+    for (int s = 0; s < stripes_; ++s) inside_->broadcast(stripe(block, s), Rank{s}, task.label);
   }
-  if (segment.is_staged()) copy(segment.own, segment.shared);
+  if (block.is_staged()) copy(block.own, block.shared);
 }
 
 void Hierarchy::all_reduce(Buffer buffer, ReduceOp op, std::string_view label) {
   const Task task = cut(buffer, op, label);
-  if (inside_ && task.segments.size() > 1) return run_overlapped(task);
-  for (const Segment& segment : task.segments) {
-    reduce_inside(task, segment);
-    reduce_between(task, segment);
-    gather_inside(task, segment);
+  if (inside_ && task.blocks.size() > 1) return run_overlapped(task);
+  for (const Block& block : task.blocks) {
+    reduce_inside(task, block);
+    reduce_between(task, block);
+    gather_inside(task, block);
   }
 }
 
 // Whichever thread fails ends what the other waits for, inside or between.
 void Hierarchy::run_overlapped(const Task& task) {
-  const std::size_t segments = task.segments.size();
+  const std::size_t blocks = task.blocks.size();
   Stages stages;
   const auto guarded = [&](const auto& work) {
     try {
@@ -195,22 +194,22 @@ void Hierarchy::run_overlapped(const Task& task) {
   };
   std::thread memory([&] {
     guarded([&] {
-      for (std::size_t i = 0; i < segments + kInFlight; ++i) {
+      for (std::size_t i = 0; i < blocks + kInFlight; ++i) {
         if (i >= kInFlight) {
           if (!stages.await_exchanges(i - kInFlight + 1)) return;
-          gather_inside(task, task.segments[i - kInFlight]);
+          gather_inside(task, task.blocks[i - kInFlight]);
         }
-        if (i < segments) {
-          reduce_inside(task, task.segments[i]);
+        if (i < blocks) {
+          reduce_inside(task, task.blocks[i]);
           stages.finish_reduction();
         }
       }
     });
   });
   guarded([&] {
-    for (std::size_t i = 0; i < segments; ++i) {
+    for (std::size_t i = 0; i < blocks; ++i) {
       if (!stages.await_reductions(i + 1)) return;
-      reduce_between(task, task.segments[i]);
+      reduce_between(task, task.blocks[i]);
       stages.finish_exchange();
     }
   });
@@ -229,7 +228,7 @@ std::uint64_t Hierarchy::bytes_sent() const {
 
 AlgorithmInfo hierarchical() {
   return {.name = "hierarchical",
-          .summary = "shared memory inside a host, shards of its sum between hosts",
+          .summary = "shared memory inside a host, stripes of its sum between hosts",
           .runs = AlgorithmInfo::Runs::across_hosts,
           .all_reduce_only = true,
           .can_serve = [](const Call& call) {

@@ -33,33 +33,33 @@ class Hierarchy {
 
  private:
   // Of the buffer, what is in one stage at a time. `shared` lies where neighbours can reduce it.
-  struct Segment {
+  struct Block {
     Buffer own;
     Buffer shared;
     bool is_staged() const { return own.data != shared.data; }
   };
   struct Task {
-    std::vector<Segment> segments;
+    std::vector<Block> blocks;
     ReduceOp op;
     std::string_view label;
   };
 
   Task cut(const Buffer& buffer, ReduceOp op, std::string_view label) const;
-  Buffer shard(const Segment& segment, int index) const;
+  Buffer stripe(const Block& block, int index) const;
   void run_overlapped(const Task& task);
 
-  // The three stages of a segment.
-  void reduce_inside(const Task& task, const Segment& segment);
-  void reduce_between(const Task& task, const Segment& segment);
-  void gather_inside(const Task& task, const Segment& segment);
+  // The three stages of a block.
+  void reduce_inside(const Task& task, const Block& block);
+  void reduce_between(const Task& task, const Block& block);
+  void gather_inside(const Task& task, const Block& block);
 
   net::Transport& all_;
   net::Transport* const neighbours_;
-  int shards_ = 0;  // as many as the smallest host has ranks
-  int place_ = 0;   // of this rank among those of its host
+  int stripes_ = 0;  // as many as the smallest host has ranks
+  int place_ = 0;    // of this rank among those of its host
   std::unique_ptr<NativeEngine> inside_;
-  std::span<std::byte> staging_;  // two segments, in memory of the neighbours
-  // The ranks with this one's place on each host; none where the place has no shard.
+  std::span<std::byte> staging_;  // two blocks, in memory of the neighbours
+  // The ranks with this one's place on each host; none where the place has no stripe.
   std::optional<net::Survivors> column_;
   std::optional<NativeEngine> between_;
 };

@@ -22,6 +22,9 @@ constexpr std::size_t kAlignment = 4096;
 // About what a rank sends at a time.
 constexpr std::size_t kMessage = 256 << 10;
 
+// Call::hosts where only flat algorithms will do.
+constexpr int kOneHost = 1;
+
 // All ranks, those of a host side by side.
 std::vector<Rank> in_order_of(const std::vector<int>& hosts) {
   std::vector<Rank> ranks;
@@ -125,8 +128,16 @@ Method NativeEngine::method(Operation operation, std::uint64_t bytes) const {
   return {std::string(name_of(algorithm)), std::move(reason)};
 }
 
+// As average_shards() asks.
+Method NativeEngine::method_of_shards(Operation operation, std::uint64_t bytes) const {
+  const Path path = transport_.peer_memory() != nullptr ? Path::in_place : Path::network;
+  auto [algorithm, reason] = choose({operation, ReduceOp::sum, bytes, world(), path, kOneHost}, algorithm_);
+  if (hosts_ > 1) reason += "; shards inside a host may be no neighbours in their tree";
+  return {std::string(name_of(algorithm)), std::move(reason)};
+}
+
 Algorithm NativeEngine::algorithm_for(const Call& call) {
-  const auto key = std::tuple(call.operation, call.op, call.bytes, call.path);
+  const auto key = std::tuple(call.operation, call.op, call.bytes, call.path, call.hosts);
   const auto found = chosen_.find(key);
   if (found != chosen_.end()) return found->second.algorithm;
   return chosen_.emplace(key, choose(call, algorithm_)).first->second.algorithm;
@@ -152,22 +163,22 @@ const NativeEngine::Plan& NativeEngine::plan(Operation operation, Algorithm algo
   return plans_.emplace(key, std::move(plan)).first->second;
 }
 
-// A large buffer goes in segments: what one round has brought is still in the cache, and in the sockets'
+// A large buffer goes in blocks: what one round has brought is still in the cache, and in the sockets'
 // buffers, when the next takes it up. Not where a rank's part is a part of the whole buffer.
-void NativeEngine::run_in_segments(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op,
-                                   Rank root, const net::Activity& doing) {
+void NativeEngine::run_in_blocks(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op,
+                                 Rank root, const net::Activity& doing) {
   const bool whole = operation == Operation::reduce_scatter || operation == Operation::all_gather;
   // Only where no rank's number means anything to the result.
   net::Transport& ranks = by_host_ && operation == Operation::all_reduce ? *by_host_ : transport_;
   const std::size_t size = size_of(buffer.type);
   const std::size_t most = kMessage * static_cast<std::size_t>(world()) / size;
-  const std::size_t segments = whole ? 1 : std::max<std::size_t>(1, (buffer.count + most - 1) / most);
-  for (std::size_t i = 0; i < segments; ++i) {
-    const Chunk part = equal_chunk(buffer.count, static_cast<int>(segments), static_cast<int>(i));
-    const Buffer segment{static_cast<std::byte*>(buffer.data) + part.first * size, part.count, buffer.type};
-    const Plan& plan = this->plan(operation, algorithm, segment, ranks.rank(), root);
+  const std::size_t blocks = whole ? 1 : std::max<std::size_t>(1, (buffer.count + most - 1) / most);
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const Chunk part = equal_chunk(buffer.count, static_cast<int>(blocks), static_cast<int>(i));
+    const Buffer block{static_cast<std::byte*>(buffer.data) + part.first * size, part.count, buffer.type};
+    const Plan& plan = this->plan(operation, algorithm, block, ranks.rank(), root);
     bytes_sent_ += plan.sent_elements * size;
-    run_by_messages(ranks, {plan.schedule, segment, op, doing}, scratch_);
+    run_by_messages(ranks, {plan.schedule, block, op, doing}, scratch_);
   }
 }
 
@@ -203,13 +214,14 @@ void NativeEngine::run(Operation operation, Buffer buffer, ReduceOp op, Rank roo
   if (path == Path::in_place) {
     run_in_arena(operation, algorithm, buffer, op, root, doing);
   } else {
-    run_in_segments(operation, algorithm, buffer, op, root, doing);
+    run_in_blocks(operation, algorithm, buffer, op, root, doing);
   }
   const bool divided = path == Path::in_place && info_of(algorithm).in_place != run_in_place;
   if (op == ReduceOp::average && !divided) finish_average(operation, buffer, root);
 }
 
-// Across hosts by one of the flat algorithms: inside a host there may be shards that are no neighbours.
+// Across hosts by one of the flat algorithms, as if all ranks were on one: inside a host there may be shards
+// that are no neighbours.
 void NativeEngine::average_shards(Operation operation, const ShardSums& sums, Rank root,
                                   std::string_view label) {
   const Buffer& result = sums.places[0];
@@ -218,7 +230,8 @@ void NativeEngine::average_shards(Operation operation, const ShardSums& sums, Ra
   Path path = path_of(result);
   if (path == Path::in_place && !in_arena) path = Path::shared_memory;
   if (world() > 1) {
-    const Algorithm algorithm = algorithm_for({operation, ReduceOp::sum, result.bytes(), world(), path, 1});
+    const Algorithm algorithm =
+        algorithm_for({operation, ReduceOp::sum, result.bytes(), world(), path, kOneHost});
     // Rounds in place would read a peer's sum where it has become another node meanwhile; by messages they
     // carry what they say.
     if (path == Path::in_place && info_of(algorithm).in_place != run_in_place) {

@@ -68,6 +68,7 @@ class NativeEngine final : public Collectives {
                       std::string_view label = {}) override;
 
   Method method(Operation operation, std::uint64_t bytes) const override;
+  Method method_of_shards(Operation operation, std::uint64_t bytes) const override;
   void cancel() override;
   std::uint64_t bytes_sent() const override;
   Collectives* neighbours() override;
@@ -84,8 +85,8 @@ class NativeEngine final : public Collectives {
   void run(Operation operation, Buffer buffer, ReduceOp op, Rank root, std::string_view label);
   void run_in_arena(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op, Rank root,
                     const net::Activity& doing);
-  void run_in_segments(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op, Rank root,
-                       const net::Activity& doing);
+  void run_in_blocks(Operation operation, Algorithm algorithm, Buffer buffer, ReduceOp op, Rank root,
+                     const net::Activity& doing);
   void add_in_arena(const ShardSums& sums, Algorithm algorithm, const net::Activity& doing);
   void add_by_messages(Operation operation, const ShardSums& sums, Algorithm algorithm, Rank root,
                        const net::Activity& doing);
@@ -96,7 +97,8 @@ class NativeEngine final : public Collectives {
   const Plan& plan(Operation operation, Algorithm algorithm, const Buffer& buffer, Rank place, Rank root);
   void finish_average(Operation operation, const Buffer& buffer, Rank root) const;
 
-  // Who allocates, where it is another engine: that of the ranks which share this one's host.
+  // The engine of the ranks of this host, which then allocates buffers in place of this one; null: there is
+  // none.
   NativeEngine* inside() const;
 
   net::Transport& transport_;
@@ -110,7 +112,7 @@ class NativeEngine final : public Collectives {
   std::span<std::byte> token_;   // what a barrier reduces
   std::span<std::byte> copies_;  // of small buffers, in turn (one_shot.cc)
   // What choose() said, because it puts its reasons into words.
-  std::map<std::tuple<Operation, ReduceOp, std::uint64_t, Path>, Choice> chosen_;
+  std::map<std::tuple<Operation, ReduceOp, std::uint64_t, Path, int>, Choice> chosen_;
   std::map<std::tuple<Operation, Algorithm, std::size_t, DType, Rank>, Plan> plans_;
   std::map<std::tuple<Operation, Algorithm, std::size_t, Rank, int>, OrderedSchedule> ordered_;
   std::uint64_t clock_ = 0;  // rounds run in shared memory so far, the same on all ranks

@@ -86,6 +86,18 @@ TEST(NativeEngine, ShardsOfLargeBuffersAreAveragedInTheOrderOfTheirTree) {
   }
 }
 
+// What an all-reduce across hosts takes has no order for shards: neither may be taken for the other.
+TEST(NativeEngine, ShardsAreAveragedAlsoAfterAnAllReduceOfAsManyBytes) {
+  constexpr std::size_t kCount = 1000;
+  for (const Way way : {Way::hosts_in_place, Way::hosts}) {
+    run({way, std::nullopt}, 4, [&](Collectives& all) {
+      const auto before = all.allocate(kCount * sizeof(float));
+      all.all_reduce({before.data(), kCount, DType::f32}, ReduceOp::sum);
+      contract::shards_are_averaged_in_the_order_of_their_tree(all, memory_of(way), {kCount});
+    });
+  }
+}
+
 TEST_P(NativeEngineWays, ManySmallReductionsInARowStayInStep) {
   const Setting s = GetParam();
   run(s, 4, [&](Collectives& all) { contract::many_small_reductions_stay_in_step(all, memory_of(s.way)); });
@@ -363,8 +375,23 @@ TEST(NativeEngine, RankThatLeavesEndsTheCollectiveOfTheOthers) {
   }
 }
 
-// Several segments, the last of them shorter, on hosts of different sizes, also one with a single rank: the
-// stages of a segment overlap those of others.
+TEST(Hierarchical, RanksThatDifferInsideAHostAreNamedAsTheJobCountsThem) {
+  run_on_hosts({0, 1, 0, 1}, std::nullopt, [](Collectives& all) {
+    const auto self = static_cast<std::size_t>(to_int(all.rank()));
+    const auto bytes = all.allocate(4 * (10 + self));
+    try {
+      all.neighbours()->all_reduce({bytes.data(), 10 + self, DType::f32}, ReduceOp::sum);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const ProtocolError& e) {
+      const std::string text = e.what();
+      EXPECT_NE(text.find(fmt::format("rank {} has", self)), std::string::npos) << text;
+      EXPECT_NE(text.find(fmt::format("rank {} has", (self + 2) % 4)), std::string::npos) << text;
+    }
+  });
+}
+
+// Several blocks, the last of them shorter, on hosts of different sizes, also one with a single rank: the
+// stages of a block overlap those of others.
 TEST(Hierarchical, LargeBuffersInSegmentsAreExactWhereverRanksAre) {
   constexpr std::size_t kCount = 2'500'003;
   const std::vector<std::vector<int>> worlds = {
@@ -479,6 +506,18 @@ TEST(Hierarchical, NeighboursReduceInPlaceBesideTheWholeWorld) {
     all.all_reduce(f.buffer(), ReduceOp::sum);
     EXPECT_EQ(f.values[7], total(5, 7));
   });
+}
+
+TEST(Hierarchical, ShardsTakeAFlatAlgorithmAndThatIsSaid) {
+  for (const auto asked : {std::optional<Algorithm>(), std::optional(Algorithm::hierarchical)}) {
+    run_on_hosts({0, 1, 0, 1}, asked, [&](Collectives& all) {
+      EXPECT_EQ(all.method(Operation::all_reduce, 4 << 20).algorithm, "hierarchical");
+      const Method method = all.method_of_shards(Operation::all_reduce, 4 << 20);
+      EXPECT_EQ(method.algorithm, "ring");
+      EXPECT_EQ(method.reason.find("hierarchical does not do this") != std::string::npos, asked.has_value())
+          << method.reason;
+    });
+  }
 }
 
 TEST(Hierarchical, RanksOnHostsOfTheirOwnHaveNoNeighbours) {

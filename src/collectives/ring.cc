@@ -12,7 +12,7 @@
 //
 // 2 (N - 1) rounds, and each rank sends 2 (N - 1) / N of the buffer, the least that an all-reduce can do.
 //
-// Broadcast and reduce open the ring into a chain from or to the root, and cut the buffer into pieces that
+// Broadcast and reduce open the ring into a chain from or to the root, and cut the buffer into blocks that
 // follow one another down the chain, so that all links work at once:
 //
 //     round   root -> 1    1 -> 2    2 -> 3
@@ -28,12 +28,12 @@
 namespace tutti::collectives {
 namespace {
 
-// A chain of H links and P pieces takes P + H - 1 rounds for the work of P: with 8 pieces a link it wastes
+// A chain of H links and B blocks takes B + H - 1 rounds for the work of B: with 8 blocks a link it wastes
 // 1/8.
-constexpr std::size_t kPiecesPerLink = 8;
+constexpr std::size_t kBlocksPerLink = 8;
 // Below this (32 KiB of float32) the cost of a message outweighs that of its elements, and cutting on is a
 // loss.
-constexpr std::size_t kLeastPiece = 8192;
+constexpr std::size_t kLeastBlock = 8192;
 
 void add_ring_reduce_scatter(Schedule& schedule, const Task& t) {
   const int n = t.world;
@@ -53,23 +53,23 @@ void add_ring_all_gather(Schedule& schedule, const Task& t) {
   }
 }
 
-int pieces_for(const Task& t) {
-  const std::size_t most = kPiecesPerLink * static_cast<std::size_t>(t.world - 1);
-  return static_cast<int>(std::clamp<std::size_t>(t.count / kLeastPiece, 1, most));
+int blocks_for(const Task& t) {
+  const std::size_t most = kBlocksPerLink * static_cast<std::size_t>(t.world - 1);
+  return static_cast<int>(std::clamp<std::size_t>(t.count / kLeastBlock, 1, most));
 }
 
 // `place` counts the ranks along the chain from where data enters; `before` and `after` are its neighbours'
 // ranks.
 void add_chain(Schedule& schedule, const Task& t, int place, int before, int after, Arrival arrival) {
-  const int pieces = pieces_for(t);
-  for (int k = 0; k < pieces + t.world - 2; ++k) {
+  const int blocks = blocks_for(t);
+  for (int k = 0; k < blocks + t.world - 2; ++k) {
     Round& round = schedule.rounds.emplace_back();
     const int out = k - place;
     const int in = out + 1;
-    if (place < t.world - 1 && 0 <= out && out < pieces)
-      send(round, after, equal_chunk(t.count, pieces, out));
-    if (place > 0 && 0 <= in && in < pieces)
-      receive(round, before, equal_chunk(t.count, pieces, in), arrival);
+    if (place < t.world - 1 && 0 <= out && out < blocks)
+      send(round, after, equal_chunk(t.count, blocks, out));
+    if (place > 0 && 0 <= in && in < blocks)
+      receive(round, before, equal_chunk(t.count, blocks, in), arrival);
   }
 }
 

@@ -36,7 +36,7 @@ void for_all_shapes(Body body) {
         if (testing::Test::HasFailure()) return;
       }
     }
-    // Long enough for a chain to be cut into pieces.
+    // Long enough for a chain to be cut into blocks.
     if (world == 2 || world == 5) body(world, std::size_t{50'003}, Rank{1});
   }
 }

@@ -33,10 +33,10 @@ class Staging {
 
  private:
   struct Call;
-  enum Way : std::uint32_t { through_cache, past_cache };
+  enum Way : std::uint32_t { cached, nontemporal };
   static constexpr std::size_t kWays = 2;
 
-  std::uint64_t swap_pieces(Call& call, std::uint64_t clock);
+  std::uint64_t swap_blocks(Call& call, std::uint64_t clock);
   std::uint64_t add_parts(Call& call, std::uint64_t clock);
   std::byte* room(int rank, std::size_t offset) const;
   std::uint32_t& next_way() const;

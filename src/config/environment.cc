@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <sstream>
 
@@ -90,8 +92,10 @@ std::filesystem::path private_folder() {
   return fmt::format("/tmp/tutti-{}", ::geteuid());
 }
 
-bool has_glibc_tunables() {
-  return variable("GLIBC_TUNABLES").has_value();
+bool has_malloc_settings() {
+  return std::ranges::any_of(
+      std::array{"GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_"},
+      [](const char* name) { return variable(name).has_value(); });
 }
 
 std::optional<int> omp_threads() {

@@ -25,8 +25,8 @@ bool text_is_utf8();
 // $OMP_NUM_THREADS as a positive number, if somebody set it.
 std::optional<int> omp_threads();
 
-// Whether $GLIBC_TUNABLES is set.
-bool has_glibc_tunables();
+// Whether somebody has said how malloc works: $GLIBC_TUNABLES, or $MALLOC_TRIM_THRESHOLD_ and its like.
+bool has_malloc_settings();
 
 // The path of a program as a shell would find it: by its name in $PATH, or as it is written if that has a
 // slash. Throws ConfigError if there is none that can be run.

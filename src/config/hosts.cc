@@ -91,6 +91,10 @@ std::vector<Host> read_hostfile(const std::string& path) {
   return hosts;
 }
 
+std::vector<Host> named_hosts(const std::string& hosts, const std::string& hostfile) {
+  return hostfile.empty() ? parse_hosts(hosts) : read_hostfile(hostfile);
+}
+
 std::string text_of(const std::vector<Host>& hosts) {
   std::string text;
   for (const Host& h : hosts) text += fmt::format("{}{}:{}", text.empty() ? "" : ",", h.name, h.slots);

@@ -20,6 +20,9 @@ std::vector<Host> parse_hosts(const std::string& text);
 // that names file and line.
 std::vector<Host> read_hostfile(const std::string& path);
 
+// Those that --hosts or else --hostfile names. Throws as they do.
+std::vector<Host> named_hosts(const std::string& hosts, const std::string& hostfile);
+
 // As parse_hosts reads it.
 std::string text_of(const std::vector<Host>& hosts);
 

@@ -198,20 +198,22 @@ constexpr Launcher kLaunchers[] = {
      true, read_slurm},
 };
 
-// What `other` says, where it is something else than what counts.
-std::string conflict_with(const Placement& p, const Launcher& ours, const Launcher& other,
-                          const Variables& variables, const JoinSettings& settings) {
-  if (ours.starts_launchers || other.starts_launchers) return "";
+// Notes what `other` says, where it is something else than what counts.
+void note_conflict(Placement& p, const Launcher& ours, const Launcher& other, const Variables& variables,
+                   const JoinSettings& settings) {
+  if (ours.starts_launchers || other.starts_launchers) return;
   std::optional<Placement> said;
   try {
     said = other.read(other, variables, settings);
   } catch (const ConfigError&) {
-    return "";  // who does not count may be wrong
+    return;  // who does not count may be wrong
   }
-  if (!said || (said->rank == p.rank && said->size == p.size)) return "";
-  return fmt::format("{} says rank {} ({}) of {} ({}), {} says rank {} ({}) of {} ({}); what {} says counts",
-                     ours.name, p.rank, ours.rank, p.size, ours.size, other.name, said->rank, other.rank,
-                     said->size, other.size, ours.name);
+  if (!said || (said->rank == p.rank && said->size == p.size)) return;
+  p.ranks_conflict = said->rank != p.rank;
+  p.conflict =
+      fmt::format("{} says rank {} ({}) of {} ({}), {} says rank {} ({}) of {} ({}); what {} says counts",
+                  ours.name, p.rank, ours.rank, p.size, ours.size, other.name, said->rank, other.rank,
+                  said->size, other.size, ours.name);
 }
 
 }  // namespace
@@ -228,7 +230,7 @@ std::optional<Placement> find_placement(const Variables& variables, const JoinSe
     if (settings.port != 0) p->port = settings.port;
     for (const Launcher* other = &launcher + 1; other != std::end(kLaunchers) && p->conflict.empty();
          ++other) {
-      p->conflict = conflict_with(*p, launcher, *other, variables, settings);
+      note_conflict(*p, launcher, *other, variables, settings);
     }
     return p;
   }

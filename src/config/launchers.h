@@ -40,6 +40,7 @@ struct Placement {
   std::string_view mpi_library;       // that these processes can use, as it names itself; empty: none
   std::string job;                    // tells this job from others of the same user on this host
   std::string conflict;               // a line about a launcher that says something else; empty: none does
+  bool ranks_conflict = false;        // it says another rank, which others of the job may not see
 };
 
 struct Launcher {

@@ -42,20 +42,20 @@ std::vector<Setting> network_settings() {
       {"model", &C::model,
        "network to train; `tutti models` lists them; your own: script:FILE (TorchScript) or plugin:FILE (a "
        "shared library)"},
-      {"loss", &C::loss, "of the scores that a network of your own gives: cross-entropy | mse | bce"},
+      {"loss", &C::loss, "loss of a network of your own, computed from its scores: cross-entropy | mse | bce"},
       {"classes", &C::classes, kNotNegative,
-       "that the network tells apart; default: as many as the data has"},
+       "number of classes; default: as many as the data has"},
       {"image_size", &C::image_size, kNotNegative,
-       "that images are brought to; default: the network's own"},
+       "side of the square, in pixels, that images are resized to; default: the network's own"},
       {"vocabulary", &C::vocabulary, kNotNegative,
-       "words of a language model; default: as many as the data has"},
-      {"inputs", &C::inputs, kNotNegative, "numbers of a sample; default: as many as the data has"},
-      {"embedding", &C::embedding, kNotNegative, "numbers a word, of a language model"},
+       "words in a language model's vocabulary; default: as many as the data has"},
+      {"inputs", &C::inputs, kNotNegative, "input features of a sample; default: as many as the data has"},
+      {"embedding", &C::embedding, kNotNegative, "size of a language model's word embedding"},
       {"hidden", &C::hidden, kNotNegative,
-       "cells of a language model's LSTM, or of each hidden layer of mlp"},
-      {"unroll", &C::unroll, kNotNegative, "words that a language model's sample predicts"},
+       "hidden size of a language model's LSTM, or units of each hidden layer of mlp"},
+      {"unroll", &C::unroll, kNotNegative, "steps that a language model is unrolled: words that a sample predicts"},
       {"sampled", &C::sampled, kNotNegative,
-       "words that stand for all others in a language model's training step"},
+       "negative samples of a language model's sampled softmax: words that stand for all others in a training step"},
   };
 }
 
@@ -75,13 +75,13 @@ std::vector<Setting> data_settings() {
 
 std::vector<Setting> own_data_settings() {
   return {
-      {"label", &C::label, "column of csv:FILE that is to be learned; default: the last"},
+      {"label", &C::label, "label column of csv:FILE; default: the last"},
       {"features", &C::features,
-       "columns of csv:FILE to learn it from, with commas between; default: all others"},
+       "feature columns of csv:FILE, separated by commas; default: all but the label"},
       {"test_share", &C::test_share, {.above = 0, .below = 1, .rule = "above 0 and below 1"},
-       "part of csv:FILE, npy:X,Y or images:FOLDER (there of each class) that is kept for tests"},
+       "fraction of csv:FILE, npy:X,Y or images:FOLDER (there of each class) that is held out for testing"},
       changeable({"test_data", &C::test_data,
-                  "FILE like that of csv:FILE, for tests (instead of --test-share)"}),
+                  "test FILE with the columns of csv:FILE (instead of --test-share)"}),
   };
 }
 
@@ -97,15 +97,16 @@ std::vector<Setting> training_settings() {
       reproducibly_changeable({"batch", &C::batch, {.least = 1, .most = kMostSamples}, "samples that a worker computes at a time"}),
       {"accumulate", &C::accumulate,
        {.least = 1, .most = kMostSamples, .rule = "between 1 and 1000000000"},
-       "batches whose gradients make one step"},
+       "micro-batches whose gradients are accumulated into one step"},
       reproducibly_changeable({"global_batch", &C::global_batch, {.least = 1, .or_zero = true, .said_least = 1},
        "samples a step of all workers together (instead of --batch)"}),
-      {"seed", &C::seed, kNotNegative, "of initial weights, shuffling and dropout"},
+      {"seed", &C::seed, kNotNegative, "random seed of initial weights, shuffling and dropout"},
       {"reproducible", &C::reproducible,
        "the same bits at every number of workers, under every strategy that keeps step: a global batch is cut "
        "into --shards parts, whose gradients are added up in one order"},
       {"shards", &C::shards, {.least = 1, .most = 4096, .or_zero = true, .rule = "between 1 and 4096", .said_least = 1},
-       "of --reproducible: parts of a global batch; default the power of two from the workers on, at least 8"},
+       "shards of a global batch, of --reproducible; default: the least power of two that is no less than the "
+       "workers, at least 8"},
   };
 }
 
@@ -116,33 +117,34 @@ std::vector<Setting> optimizer_settings() {
        "sgd | momentum | nesterov | adam | adamw | adagrad | rmsprop | lars | lamb"},
       {"lr", &C::lr, {.above = 0, .rule = "a positive number"}, "learning rate"},
       {"momentum", &C::momentum, {.said_least = 0},
-       "of momentum, nesterov, lars and rmsprop; default 0.9, for rmsprop 0"},
-      {"beta1", &C::beta1, {}, "of adam, adamw and lamb"},
-      {"beta2", &C::beta2, {}, "of adam, adamw and lamb"},
-      {"alpha", &C::alpha, {}, "of rmsprop: how slowly its average of squares moves"},
-      {"trust", &C::trust, {}, "of lars: what a step may change of a layer, as a part of its norm"},
+       "momentum coefficient of momentum, nesterov, lars and rmsprop; default 0.9, for rmsprop 0"},
+      {"beta1", &C::beta1, {}, "decay rate of the first moment, of adam, adamw and lamb"},
+      {"beta2", &C::beta2, {}, "decay rate of the second moment, of adam, adamw and lamb"},
+      {"alpha", &C::alpha, {}, "smoothing constant of rmsprop's average of squared gradients"},
+      {"trust", &C::trust, {}, "trust coefficient of lars"},
       {"epsilon", &C::epsilon, {},
-       "below 0: the optimizer's default (1e-10 for adagrad, 1e-6 for lamb, else 1e-8)"},
+       "term added to the denominator for numerical stability; below 0: the optimizer's default (1e-10 for "
+       "adagrad, 1e-6 for lamb, else 1e-8)"},
       {"weight_decay", &C::weight_decay, {},
-       "below 0: the optimizer's default (0.01 for adamw and lamb, else 0)"},
+       "weight decay coefficient; below 0: the optimizer's default (0.01 for adamw and lamb, else 0)"},
       {"scale_lr", &C::scale_lr, "multiply the learning rate by workers and --accumulate, after a warm-up"},
       {"warmup_steps", &C::warmup_steps, {},
-       "of --scale-lr; below 0: one epoch, at most a fifth of the run"},
+       "warm-up steps of --scale-lr; below 0: one epoch, at most a fifth of the run"},
       {"schedule", &C::schedule, {.words = {"constant", "step", "cosine"}},
-       "of the learning rate, after the warm-up: constant | step (times --gamma every --step-size epochs) | "
+       "learning rate schedule after the warm-up: constant | step (times --gamma every --step-size epochs) | "
        "cosine (falls to --min-lr)"},
       {"step_size", &C::step_size, {.least = 1, .most = kMostEpochs, .or_zero = true, .said_least = 1},
-       "epochs between drops, of --schedule step"},
+       "epochs between two decays, of --schedule step"},
       {"gamma", &C::gamma, {.above = 0, .most = 1, .rule = "above 0 and at most 1"},
-       "what a drop leaves of the learning rate, of --schedule step"},
-      {"min_lr", &C::min_lr, {}, "where --schedule cosine ends"},
+       "factor of each learning rate decay, of --schedule step"},
+      {"min_lr", &C::min_lr, {}, "final learning rate of --schedule cosine"},
       {"schedule_steps", &C::schedule_steps,
        {.least = 1, .most = kMostSteps, .or_zero = true, .rule = "at least 1", .said_least = 1},
-       "steps until --schedule cosine has ended; default: the whole run"},
+       "steps until --schedule cosine reaches its end; default: the whole run"},
       {"label_smoothing", &C::label_smoothing, {.least = 0, .below = 1, .rule = "at least 0 and below 1"},
-       "part of a label that a classifier's training loss gives to all classes alike"},
+       "label smoothing of a classifier's training loss"},
       {"clip_norm", &C::clip_norm, {.least = 0, .rule = "a finite number, 0 or more"},
-       "how long the gradient of all parameters together may be; 0: as long as it is"},
+       "largest L2 norm of the gradient of all parameters together; 0: no clipping"},
       changeable({"on_nonfinite", &C::on_nonfinite, {.words = {"stop", "skip"}},
                   "what to do about a loss or gradient that is NaN or infinite: stop the run | skip the step"}),
   };
@@ -157,27 +159,28 @@ std::vector<Setting> strategy_settings() {
       changeable({"colocate", &C::colocate,
                   "a server in each worker's process instead of processes of their own"}),
       reproducibly_changeable({"server_role", &C::server_role, {.words = {"auto", "update", "sum"}},
-       "of ps-sync: update the parameters | sum gradients, workers update | auto: update, unless lars, lamb "
-       "or --clip-norm need more than a server has"}),
+       "what a server of ps-sync does: update the parameters | sum gradients, workers update | auto: update, "
+       "unless lars, lamb or --clip-norm need more than a server has"}),
       {"backup_workers", &C::backup_workers, {},
-       "of ps-sync: a step does not wait for the last so many workers"},
+       "workers, the last to push, that a step of ps-sync does not wait for"},
       {"staleness", &C::staleness, {.least = 0},
-       "of ps-ssp: steps that a worker may be ahead of the slowest"},
+       "steps that a worker of ps-ssp may be ahead of the slowest"},
       {"damp_stale", &C::damp_stale, "divide the learning rate by a gradient's staleness (ps-async, ps-ssp)"},
       changeable({"local_aggregation", &C::local_aggregation,
-                  "of ps-sync: one push for all workers of a host; by default where several workers share one of "
+                  "one push for all workers of a host, of ps-sync; by default where several workers share one of "
                   "several hosts, unless --backup-workers, --on-nonfinite skip or an embedding's rows forbid it"}),
       changeable({"no_local_aggregation", &C::no_local_aggregation,
-                  "of ps-sync: a push for every worker, also where several share a host"}),
-      reproducibly_changeable({"no_sparse", &C::no_sparse, "of ps-* and hybrid: embedding tables travel whole, not by rows"}),
+                  "one push for every worker, of ps-sync, also where several share a host"}),
+      reproducibly_changeable({"no_sparse", &C::no_sparse,
+       "dense gradients of embedding tables, of ps-* and hybrid, instead of the rows that a batch has read"}),
       changeable({"measure_links", &C::measure_links,
-                  "of hybrid: time the links to decide which way each table goes; two runs may then differ"}),
+                  "measure the links to decide which way each embedding table of hybrid goes; two runs may then differ"}),
       reproducibly_changeable({"partitions", &C::partitions,
-       "that embedding tables are cut into: a number | auto (times a few early in the run); default one a "
+       "partitions of each embedding table: a number | auto (times a few early in the run); default one a "
        "server"}),
       {"sync_every", &C::sync_every, {.least = 1}, "steps between synchronisations of easgd and local-sgd"},
       {"moving_rate", &C::moving_rate, {.least = 0, .below = 1, .rule = "between 0 (choose) and 1"},
-       "of easgd, towards the centre and back; 0: 0.9 / workers"},
+       "moving rate of easgd towards the centre and back; 0: 0.9 / workers"},
   };
 }
 
@@ -185,7 +188,8 @@ std::vector<Setting> strategy_settings() {
 std::vector<Setting> host_settings() {
   return all_changeable({
       {"hosts", &C::hosts,
-       "host1:4,host2:4 starts so many workers on each host, over ssh; without --workers as many as there are",
+       "hosts and the workers that are started on each over ssh, as host1:4,host2:4; without --workers as many "
+       "as there are",
        {.letter = 'H'}},
       {"hostfile", &C::hostfile, "a file with a host a line, HOST:N or HOST slots=N (instead of --hosts)"},
       {"ssh_config", &C::ssh_config, "a configuration file for ssh, instead of the user's own"},
@@ -200,12 +204,12 @@ std::vector<Setting> joining_settings() {
       {"interface", &C::interface,
        "network interface that ranks listen on, by name, address or network (10.0.0.0/24); default: loopback "
        "where all are on one host, else the address by which other hosts know this one"},
-      {"port_range", &C::port_range, "FIRST-LAST: ports that ranks listen on; default: any that is free"},
+      {"port_range", &C::port_range, "ports that ranks listen on, FIRST-LAST; default: any that is free"},
       {"cluster", &C::cluster,
        "a file like TensorFlow's TF_CONFIG with the chief, workers and ps of a job that others start"},
-      {"task", &C::task, "which of its tasks this process is, e.g. worker:1; default: what the file says"},
+      {"task", &C::task, "task of this process in --cluster, e.g. worker:1; default: what the file says"},
       {"port", &C::port, {.least = 1, .most = 65535, .or_zero = true, .rule = "between 1 and 65535"},
-       "at which rank 0 waits for the others, where another launcher has started them; default: what that says"},
+       "port at which rank 0 waits for the others, where another launcher has started them; default: what that says"},
       {"secret_file", &C::secret_file,
        "a file of mode 0600 with a secret that these processes share; needed on several hosts without MPI or PMI"},
       {"join_timeout_s", &C::join_timeout_s, {.above = 0, .most = 86400, .rule = "between 0 and 86400 seconds"},
@@ -221,9 +225,9 @@ std::vector<Setting> emulation_settings() {
        "milliseconds to wait instead of computing, to measure exchanges alone",
        {.flag = "pace"}},
       changeable({"device_tflops", &C::device_tflops, {.least = 0, .rule = "a finite number, 0 or more"},
-                  "pace of a device that computes so many 10^12 operations a second: 3 times the forward pass "
+                  "TFLOP/s of a device whose pace a step keeps: 3 times the forward pass "
                   "of a batch (instead of --pace)"}),
-      changeable({"slow", &C::slow, "RANK:FACTOR makes one worker so many times slower"}),
+      changeable({"slow", &C::slow, "worker that is made slower, RANK:FACTOR times"}),
       changeable({"flip_bit", &C::flip_bit,
                   "RANK:STEP:TENSOR:ELEMENT:BIT flips one bit of a gradient on that worker in that step, for tests "
                   "of what finds it; :gradient behind it does so before the exchange, :mean (the default) after "
@@ -238,22 +242,24 @@ std::vector<Setting> machine_settings() {
       {"sync_batchnorm", &C::sync_batchnorm,
        "normalise by the mean and variance over all workers' samples (needs a strategy that keeps step)"},
       changeable({"device", &C::device,
-                  {.words = {"cpu"}, .rule = "cpu (this build trains on nothing else)"}, "cpu"}),
+                  {.words = {"cpu"}, .rule = "cpu (this build trains on nothing else)"}, "device to compute on: cpu"}),
       {"precision", &C::precision, {.words = {"fp32", "bf16"}},
-       "of the forward pass in training: fp32 | bf16 (products and convolutions; parameters and gradients "
+       "precision of the forward pass in training: fp32 | bf16 (matrix products and convolutions; parameters and gradients "
        "stay fp32)"},
       reproducibly_changeable({"transport", &C::transport, {.words = {"auto", "shm", "tcp", "mpi"}},
-                               "auto | shm | tcp | mpi (MPI carries the messages of what mpirun has started)"}),
+                               "transport of messages: auto | shm | tcp | mpi (MPI carries the messages of what mpirun has started)"}),
       changeable({"wire", &C::wire, {.words = {"auto", "auth", "encrypt", "plain"}}, kWireHelp}),
       changeable({"engine", &C::engine,
                   "who carries out collectives: auto (native), or one of those that `tutti doctor` lists"}),
-      reproducibly_changeable({"algorithm", &C::algorithm, "of allreduce: auto, or one of those that `tutti doctor` lists"}),
+      reproducibly_changeable({"algorithm", &C::algorithm,
+       "all-reduce algorithm of the strategy allreduce: auto, or one of those that `tutti doctor` lists"}),
       {"memory_format", &C::memory_format, {.words = {"auto", "contiguous", "channels-last"}},
-       "auto | contiguous | channels-last"},
+       "memory format of images: auto | contiguous | channels-last"},
       {"bucket_bytes", &C::bucket_bytes, {.least = 1},
-       "gradients leave in buckets of about this size, e.g. 1M",
+       "size of gradient buckets, about, e.g. 1M",
        {.bytes = true}},
-      reproducibly_changeable({"no_overlap", &C::no_overlap, "dense gradients leave after the backward pass instead of during it"}),
+      reproducibly_changeable({"no_overlap", &C::no_overlap,
+       "exchange dense gradients after the backward pass instead of during it"}),
       {"threads", &C::threads, {.least = 0, .most = 1024, .rule = "between 0 (choose) and 1024"},
        "threads a worker computes with; 0: its share of the cores"},
       changeable({"timeout_s", &C::timeout_s,
@@ -278,7 +284,7 @@ std::vector<Setting> outcome_settings() {
       {"evaluate_every", &C::evaluate_every, {.least = 1, .or_zero = true, .said_least = 0},
        "steps between evaluations; 0: after each epoch and at the end"},
       {"until", &C::until,
-       "FIGURE=VALUE ends the run when an evaluation reaches it: accuracy, top5, auc, or, from above, loss, "
+       "target that ends the run when an evaluation reaches it, FIGURE=VALUE: accuracy, top5, auc, or, from above, loss, "
        "perplexity"},
       {"tensorboard", &C::tensorboard, "write tensorboard/ for TensorBoard into the run folder"},
       {"trace", &C::trace, "write trace.json, for Perfetto or chrome://tracing"},

@@ -57,7 +57,7 @@ void require_emulated(const TrainConfig& c) {
 
 void require_hosts(const TrainConfig& c) {
   require(c.hosts.empty() || c.hostfile.empty(), "hostfile", "left out where --hosts is given", c.hostfile);
-  const auto hosts = c.hostfile.empty() ? parse_hosts(c.hosts) : read_hostfile(c.hostfile);
+  const auto hosts = named_hosts(c.hosts, c.hostfile);
   if (hosts.empty()) return;
   require(c.emulate.empty(), "emulate", "left out where --hosts are given, which are real", c.emulate);
   require(c.transport == "auto" || c.transport == "tcp", "transport",

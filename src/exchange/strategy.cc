@@ -52,6 +52,8 @@ const Strategy& find_strategy(std::string_view name) {
   throw ConfigError(fmt::format("unknown strategy '{}'; there are: {}", name, fmt::join(names, ", ")));
 }
 
+// A strategy such as ring is allreduce by one algorithm under a name of its own: to take another one would
+// make the name untrue, so it is refused.
 std::optional<collectives::Algorithm> algorithm_of(const Strategy& strategy, std::string_view algorithm) {
   const auto asked = collectives::parse_algorithm(algorithm);
   if (!strategy.algorithm) return asked;
@@ -69,6 +71,8 @@ FiniteOptions finite_options(const Strategy& strategy, const Tuning& tuning,
   return {tuning.on_nonfinite, workers.rank(), tuning.shards, true};
 }
 
+// By rows, servers apply what they are sent, each to the rows that it holds. That excludes whatever looks at
+// more than a row before it is applied, and whatever changes rows that no batch has read.
 std::string_view why_whole_tables(const Tuning& tuning) {
   if (optim::needs_layers(tuning.servers.optimizer.kind)) return "the optimizer looks at whole layers";
   if (tuning.clip_norm > 0) return "--clip-norm takes the norm of all gradients together";
@@ -98,11 +102,13 @@ std::unique_ptr<RunningExchange> make_exchange(const Strategy& strategy, const P
 }
 
 std::vector<Collective> collectives_of(const Strategy& strategy, const collectives::Collectives& workers,
-                                       std::uint64_t bucket_bytes) {
+                                       const Tuning& tuning, std::uint64_t bucket_bytes) {
   std::vector<Collective> all;
   if (workers.world() == 1) return all;
   for (const Operation operation : strategy.collectives) {
-    all.push_back({operation, workers.method(operation, bucket_bytes)});
+    const bool adds = operation == Operation::all_reduce || operation == Operation::reduce;
+    all.push_back({operation, adds && tuning.shards > 0 ? workers.method_of_shards(operation, bucket_bytes)
+                                                        : workers.method(operation, bucket_bytes)});
   }
   return all;
 }
@@ -111,7 +117,7 @@ std::string describe(const Strategy& strategy, const collectives::Collectives& w
                      std::uint64_t bucket_bytes) {
   if (workers.world() == 1 && !strategy.servers) return "none: one worker";
   std::vector<std::string> said;
-  for (const auto& [operation, method] : collectives_of(strategy, workers, bucket_bytes)) {
+  for (const auto& [operation, method] : collectives_of(strategy, workers, tuning, bucket_bytes)) {
     said.push_back(fmt::format("{} by {} ({})", name_of(operation), method.algorithm, method.reason));
   }
   std::string text = fmt::format("{}", fmt::join(said, ", then "));

@@ -121,7 +121,7 @@ struct Collective {
 // Those that a bucket of this size takes part in, in their order; none where only servers or shared
 // parameters move gradients.
 std::vector<Collective> collectives_of(const Strategy& strategy, const collectives::Collectives& workers,
-                                       std::uint64_t bucket_bytes);
+                                       const Tuning& tuning, std::uint64_t bucket_bytes);
 
 // One line for people: what moves the gradients of this size in this world, and why.
 std::string describe(const Strategy& strategy, const collectives::Collectives& workers, const Tuning& tuning,

@@ -15,7 +15,7 @@ std::vector<Operation> operations_of(const char* strategy, int workers) {
   std::vector<Operation> operations;
   net::run_as_threads(net::Medium::memory, workers, std::chrono::seconds(60), [&](net::Transport& t) {
     const collectives::NativeEngine all(t);
-    const auto used = collectives_of(find_strategy(strategy), all, 1 << 20);
+    const auto used = collectives_of(find_strategy(strategy), all, {}, 1 << 20);
     if (to_int(t.rank()) != 0) return;
     for (const Collective& c : used) operations.push_back(c.operation);
   });

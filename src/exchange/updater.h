@@ -59,7 +59,8 @@ class Updater {
     finite_.watch(watch);
   }
 
-  // The same length for gradients that others apply: all of them are here, and leave after it.
+  // Where servers apply the gradients, workers clip them to --clip-norm before they push: all gradients must
+  // be here, and none may have left.
   bool clips() const { return clip_norm_ > 0; }
   void clip();
 

@@ -19,6 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What only processes that mpirun has started can use, as an engine and as a transport.
+constexpr std::string_view kMpi = "mpi";
+
 // One of the two.
 struct Run {
   std::string name;  // "A"
@@ -40,6 +43,10 @@ Run open_run(const std::string& name, const fs::path& folder) {
   if (strategy.asynchronous || run.config.backup_workers > 0)
     refuse(fmt::format("workers of --strategy {}{} do not keep step, so no run of it repeats another",
                        run.config.strategy, run.config.backup_workers > 0 ? " with --backup-workers" : ""));
+  if (run.config.engine == kMpi && !run.config.reproducible)
+    refuse(
+        "--engine mpi adds up as MPI does, in processes that mpirun starts; only with --reproducible are "
+        "its sums those of --engine native, which can be made again here");
   if (run.config.pace_ms > 0) refuse("a run with --pace computes nothing that could differ");
   for (const auto& saved : checkpoint::list(folder)) run.steps.push_back(saved.step);
   if (fs::exists(folder / observe::kSummaryFile)) run.summary = observe::read_summary(folder);
@@ -71,6 +78,14 @@ checkpoint::Diff diff_of(const fs::path& a, const fs::path& b) {
                     a.string(), b.string(), checkpoint::printable(tensor.name)));
   }
   return checkpoint::diff(x, y);
+}
+
+// With what each computed a checkpoint, where that is not the same.
+std::vector<std::string> differing_arithmetic(const fs::path& a, const fs::path& b) {
+  std::vector<std::string> list;
+  for (const auto& [what, first, second] : diff_of(a, b).arithmetic)
+    list.push_back(fmt::format("{}: {} against {}", what, first, second));
+  return list;
 }
 
 bool same_state(const Run& a, const Run& b, std::int64_t step) {
@@ -168,6 +183,7 @@ class Search {
     for (const std::int64_t step : common_) {
       if (!same_state(a_, b_, step)) {
         result_.differ_from = last_ = step;
+        result_.arithmetic = differing_arithmetic(a_.checkpoint(step), b_.checkpoint(step));
         break;
       }
       equal_.push_back(step);
@@ -310,6 +326,9 @@ config::TrainConfig replay_of(config::TrainConfig c, const fs::path& checkpoint,
   c.restarts = 0;
   c.check_replicas = 0;
   c.trace = c.tensorboard = false;
+  // By messages there, too, and by the same schedules: in shared memory it would add up in another order.
+  if (c.transport == kMpi) c.transport = "tcp";
+  if (c.engine == kMpi) c.engine = "native";
   // Running statistics are averaged whenever somebody looks at the model: after epochs anyway, and after as
   // many steps as these say.
   if (c.evaluate_every == 0) c.no_evaluate = true;
@@ -323,6 +342,7 @@ Bisection bisect(const fs::path& a, const fs::path& b, const Replays& replays) {
 void to_json(nlohmann::json& json, const Bisection& b) {
   json = {{"identical", b.identical},
           {"settings", b.settings},
+          {"arithmetic", b.arithmetic},
           {"equal_until", b.equal_until},
           {"differ_from", b.differ_from ? nlohmann::json(*b.differ_from) : nlohmann::json()}};
   if (!b.side.empty()) json["side"] = b.side;
@@ -365,6 +385,7 @@ std::string render(const Bisection& b) {
                     e->element, e->first, e->second,
                     e->ulps ? fmt::format("{} ULPs", *e->ulps) : "no distance", e->differing, e->elements);
   }
+  for (const auto& what : b.arithmetic) text += fmt::format("likely     computed with another {}\n", what);
   if (!b.remark.empty()) text += fmt::format("remark     {}\n", b.remark);
   return text;
 }

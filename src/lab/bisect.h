@@ -25,6 +25,9 @@ struct Bisection {
   bool identical = false;
   // Settings that are not the same, "seed: 1 against 2"; but for those that change no result.
   std::vector<std::string> settings = {};
+  // What computed the first checkpoints that differ, where it is not the same, and so the likely reason:
+  // "processor: "A" against "B"".
+  std::vector<std::string> arithmetic = {};
   std::int64_t equal_until = 0;  // steps: the last common checkpoint that agrees; 0: the beginning
   std::optional<std::int64_t> differ_from = {};  // the first that does not
   std::optional<Place> place = {};               // none: replays do not differ
@@ -49,7 +52,8 @@ struct Replays {
 Bisection bisect(const std::filesystem::path& a, const std::filesystem::path& b, const Replays& replays);
 
 // The settings with which a run is made again from a checkpoint (empty: from its beginning) to a step. What
-// decides about its bits stays as it is, among it when statistics are averaged.
+// decides about its bits stays as it is, among it when statistics are averaged. What MPI carried goes over
+// TCP, by the same schedules; what MPI's collectives added up --engine native adds up.
 config::TrainConfig replay_of(config::TrainConfig config, const std::filesystem::path& checkpoint,
                               std::int64_t last_step, const std::filesystem::path& out);
 

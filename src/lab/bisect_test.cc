@@ -36,6 +36,14 @@ TEST(ReplayOf, ChangesNothingThatDecidesAboutBits) {
   EXPECT_EQ(replay_of(run, {}, 12, "here").resume, "") << "from the beginning";
 }
 
+TEST(ReplayOf, TakesWhatNeedsNoMpirun) {
+  config::TrainConfig run;
+  run.transport = run.engine = "mpi";
+  const auto again = replay_of(run, {}, 12, "here");
+  EXPECT_EQ(again.transport, "tcp") << "by messages, as then";
+  EXPECT_EQ(again.engine, "native");
+}
+
 TEST(Bisection, IsSaidInLinesAndAsJson) {
   const Bisection same{.identical = true, .equal_until = 6};
   EXPECT_EQ(render(same), "identical up to step 6\n");
@@ -58,7 +66,11 @@ TEST(Bisection, IsSaidInLinesAndAsJson) {
             "side       the mean\n"
             "tensor     conv.weight\n"
             "element    [1, 1] (number 4): nan against 1, no distance; 2 of 6 elements differ\n");
+  found.arithmetic = {"libtorch: \"2.6\" against \"2.7\""};
+  EXPECT_TRUE(
+      render(found).ends_with("likely     computed with another libtorch: \"2.6\" against \"2.7\"\n"));
   const nlohmann::json json = found;
+  EXPECT_EQ(json["arithmetic"].size(), 1U);
   EXPECT_EQ(json["step"], 5);
   EXPECT_EQ(json["who"], nlohmann::json({"rank-1"}));
   EXPECT_TRUE(json["ulps"].is_null());

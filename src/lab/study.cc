@@ -5,7 +5,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "lab/studies/studies.h"
+#include "report/differences.h"
+#include "report/run_folder.h"
 
 namespace tutti::lab {
 namespace {
@@ -19,6 +22,17 @@ std::string as_word(std::string text) {
 template <typename T>
 void add_once(std::vector<T>& list, const T& value) {
   if (std::ranges::find(list, value) == list.end()) list.push_back(value);
+}
+
+Evidence evidence_of(const Experiment& experiment) {
+  Evidence evidence{experiment.cells(), report::differences(experiment.folder(), experiment.cells())};
+  for (auto& cell : evidence.cells) {
+    if (cell.summary.is_null()) continue;
+    const auto metrics = report::read_metrics(cell.folder);
+    if (!metrics.is_null()) cell.summary["evaluations"] = metrics.at("evaluations");
+    cell.summary["checkpoints"] = report::saved_models(cell.folder);
+  }
+  return evidence;
 }
 
 }  // namespace
@@ -39,6 +53,17 @@ const Study& find_study(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Study& s : all) names.push_back(s.name);
   throw ConfigError(fmt::format("unknown study '{}'; there are: {}", name, fmt::join(names, ", ")));
+}
+
+report::StudyResult result_of(const Study& study, Scale scale, const Experiment& experiment) {
+  auto result = study.conclude(evidence_of(experiment));
+  result.study = study.name;
+  result.title = study.title;
+  result.ran = study.ran;
+  result.quick = scale == Scale::quick;
+  write_file_atomically(std::filesystem::path(experiment.folder()) / "study.json",
+                        nlohmann::json(result).dump(2) + "\n");
+  return result;
 }
 
 PlannedRun planned(const std::string& folder, const config::TrainConfig& config, const std::string& variant,

@@ -1,6 +1,6 @@
 // The studies that can be reproduced: what each ran, as runs of ours, and what to conclude from them.
 //
-// A study is data and two pure functions. `plan` gives its runs; the loop that runs them is compare's.
+// A study is data and two pure functions. `plan` gives its runs, which an Experiment runs.
 // `conclude` makes tables, figures and claims of what the cells say, with the study's numbers beside ours.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lab/compare.h"
+#include "lab/experiment.h"
 #include "report/study.h"
 
 namespace tutti::lab {
@@ -38,6 +38,10 @@ std::span<const Study> all_studies();
 
 // Throws ConfigError that lists the names.
 const Study& find_study(std::string_view name);
+
+// What the study says of its runs; also written into their folder, as study.json, for its page. Throws
+// RunError.
+report::StudyResult result_of(const Study& study, Scale scale, const Experiment& experiment);
 
 // A run of a study, in a folder of its own under `folder`.
 PlannedRun planned(const std::string& folder, const config::TrainConfig& config,

@@ -111,7 +111,7 @@ class Agent {
     processes_.emplace(io_, spec, common, job_.ranks, listener_,
                        HostJob::Events{.on_end = [this](const RankEnd& e) { launcher_->write(to_json(e)); },
                                        .on_all_ended = [this] { finish(); }});
-    processes_->board().span_hosts();
+    processes_->board().mirror().span_hosts();
     processes_->start();
   }
 
@@ -134,7 +134,8 @@ class Agent {
     if (message.contains("board")) {
       for (const auto& entry : message["board"]) {
         const auto [rank, shown] = shown_from_json(entry);
-        if (to_int(rank) >= 0 && to_int(rank) < board.ranks() && !is_here(rank)) board.show(rank, shown);
+        if (to_int(rank) >= 0 && to_int(rank) < board.ranks() && !is_here(rank))
+          board.mirror().show(rank, shown);
       }
     } else if (message.contains("ask")) {
       requests.ask(static_cast<net::Request>(message["ask"].get<int>()));
@@ -160,7 +161,8 @@ class Agent {
     if (finished_) return;
     auto entries = json::array();
     if (processes_) {
-      for (const Rank rank : shown_here()) entries.push_back(to_json(rank, processes_->board().shown(rank)));
+      for (const Rank rank : shown_here())
+        entries.push_back(to_json(rank, processes_->board().mirror().shown(rank)));
       tell_decisions();
     }
     launcher_->write({{"board", entries}});

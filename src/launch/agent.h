@@ -72,8 +72,8 @@ nlohmann::json to_json(const AgentJob& job);
 AgentJob agent_job_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const RankEnd& end);
 RankEnd rank_end_from_json(const nlohmann::json& json);
-nlohmann::json to_json(Rank rank, const net::StatusBoard::Shown& shown);
-std::pair<Rank, net::StatusBoard::Shown> shown_from_json(const nlohmann::json& json);
+nlohmann::json to_json(Rank rank, const net::Shown& shown);
+std::pair<Rank, net::Shown> shown_from_json(const nlohmann::json& json);
 
 // Before the `processes` of this host start: what a job names of the launcher's host (files in its payload,
 // its share of the cores) becomes what it is on this one. Descriptors that they shall inherit are added to

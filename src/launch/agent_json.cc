@@ -133,12 +133,12 @@ RankEnd rank_end_from_json(const json& j) {
   return end;
 }
 
-json to_json(Rank rank, const net::StatusBoard::Shown& s) {
+json to_json(Rank rank, const net::Shown& s) {
   return json::array({to_int(rank), s.vitals.beats, s.vitals.progress, s.vitals.waiting, s.vitals.signed_off,
                       s.left, s.part_written, s.part_failed, s.doing});
 }
 
-std::pair<Rank, net::StatusBoard::Shown> shown_from_json(const json& j) {
+std::pair<Rank, net::Shown> shown_from_json(const json& j) {
   return {Rank{j.at(0).get<int>()},
           {.vitals = {.beats = j.at(1), .progress = j.at(2), .waiting = j.at(3), .signed_off = j.at(4)},
            .left = j.at(5),

@@ -75,6 +75,8 @@ UniqueFd write_job(const WorkerJob& job) {
   return fd;
 }
 
+// What differs by rank or host cannot be in it: numbers, descriptors, addresses. The payload has the
+// settings, and how connections are protected the handshake compares by itself (net::Credentials).
 Digest digest_of(const WorkerJob& job) {
   const nlohmann::json alike = {
       {"version", kVersion}, {"world", job.world}, {"task", job.task}, {"payload", job.payload}};

@@ -144,7 +144,7 @@ class Member final : public Joined {
   void make_shared_memory(const JobSpec& spec, bool shares) {
     const bool several_hosts = std::ranges::any_of(job_.hosts, [](int h) { return h != 0; });
     board_.emplace(net::StatusBoard::create(job_.world));
-    if (several_hosts) board_->show_one_host();
+    if (several_hosts) board_->mirror().show_one_host();
     job_.board_fd = board_->fd();
     if (shares) segment_.emplace(net::Segment::create(job_.world));
     if (shares) job_.segment_fd = segment_->fd();

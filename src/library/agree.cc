@@ -1,5 +1,7 @@
 #include "library/agree.h"
 
+#include <fmt/format.h>
+
 #include <exception>
 
 #include "base/error.h"
@@ -49,6 +51,14 @@ std::vector<std::string> all_or_none(collectives::Collectives& all, std::string_
   }
   for (auto& text : told) text.erase(0, 1);
   return told;
+}
+
+void require_same(const std::vector<std::string>& told) {
+  for (std::size_t r = 0; r < told.size(); ++r) {
+    if (told[r] == told[0]) continue;
+    throw ConfigError(
+        fmt::format("processes 0 and {} do not train the same: {} and {}", r, told[0], told[r]));
+  }
 }
 
 }  // namespace tutti::library

@@ -16,4 +16,8 @@ namespace tutti::library {
 std::vector<std::string> all_or_none(collectives::Collectives& all, std::string_view label,
                                      const std::function<std::string()>& work);
 
+// Throws ConfigError, naming two ranks, unless all have told the same of what they train: processes that were
+// told different things would not find it out by themselves.
+void require_same(const std::vector<std::string>& told);
+
 }  // namespace tutti::library

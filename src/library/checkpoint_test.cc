@@ -77,10 +77,20 @@ std::unique_ptr<torch::optim::Optimizer> amsgrad(Rich& net) {
   return std::make_unique<torch::optim::Adam>(net->parameters(), AdamOptions(0.01).amsgrad(true));
 }
 
+// Its table is nobody's then, so that the processes of a host can push as one.
+std::unique_ptr<torch::optim::Optimizer> adam_without_table(Rich& net) {
+  std::vector<torch::Tensor> parameters;
+  for (const auto& p : net->named_parameters()) {
+    if (p.key() != "table.weight") parameters.push_back(p.value());
+  }
+  return std::make_unique<torch::optim::Adam>(parameters, AdamOptions(0.01));
+}
+
 struct Trial {
   int world = 2;
   DistributedOptions options = {};
   Make make = flat_adam;
+  std::vector<int> hosts = {};  // of `world` ranks, if it is known
   int first = 0;
   int last = 8;
   std::vector<int> save_after = {};
@@ -90,7 +100,7 @@ struct Trial {
 // Every rank's model in the end.
 std::vector<torch::Tensor> train(const Trial& run) {
   std::vector<torch::Tensor> results(static_cast<std::size_t>(run.world));
-  run_sessions(run.world, net::Medium::memory, [&](Session& session) {
+  const auto body = [&](Session& session) {
     Rich net(1.0 + session.rank() + run.first);
     const auto optimizer = run.make(net);
     Distributed training(session, *net, *optimizer, run.options);
@@ -104,7 +114,8 @@ std::vector<torch::Tensor> train(const Trial& run) {
     training.finish();
     EXPECT_EQ(training.steps(), run.last);
     results[static_cast<std::size_t>(session.rank())] = everything(net);
-  });
+  };
+  run.hosts.empty() ? run_sessions(run.world, net::Medium::memory, body) : run_sessions_on(run.hosts, body);
   return results;
 }
 
@@ -117,6 +128,8 @@ void expect_same(const std::vector<torch::Tensor>& some, const std::vector<torch
   ASSERT_EQ(some.size(), others.size());
   for (std::size_t r = 0; r < some.size(); ++r) EXPECT_TRUE(torch::equal(some[r], others[r])) << "rank " << r;
 }
+
+const std::vector<int> kHosts = {0, 0, 1, 1};
 
 struct Case {
   std::string name;
@@ -143,7 +156,19 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"reducebroadcastOwn", {.options = {.strategy = "reduce-broadcast"}, .make = amsgrad}},
         Case{"pssyncOwn", {.options = {.strategy = "ps-sync"}, .make = amsgrad}},
         Case{"easgdOwn", {.options = {.strategy = "easgd", .sync_every = 3}, .make = amsgrad}},
-        Case{"localsgdOwn", {.options = {.strategy = "local-sgd", .sync_every = 3}, .make = amsgrad}}),
+        Case{"localsgdOwn", {.options = {.strategy = "local-sgd", .sync_every = 3}, .make = amsgrad}},
+        Case{"allreduceOnHosts", {.world = 4, .options = {.strategy = "allreduce"}, .hosts = kHosts}},
+        Case{"pssyncRowsOnHosts", {.world = 4, .options = {.strategy = "ps-sync"}, .hosts = kHosts}},
+        Case{"pssyncOnHosts",
+             {.world = 4,
+              .options = {.strategy = "ps-sync", .servers = 1},
+              .make = adam_without_table,
+              .hosts = kHosts}},
+        Case{"pssyncMeanOnHosts",
+             {.world = 4,
+              .options = {.strategy = "ps-sync", .clip_norm = 0.1},
+              .make = adam_without_table,
+              .hosts = kHosts}}),
     [](const auto& i) { return i.param.name; });
 
 TEST_P(Saved, TrainingGoesOnWithTheSameBits) {
@@ -157,6 +182,21 @@ TEST_P(Saved, TrainingGoesOnWithTheSameBits) {
   run.save_after = {};
   run.first = 4;
   expect_same(train(run), undisturbed);
+}
+
+// As the program's say it, so that `ckpt diff` names what is another.
+TEST(SavedTraining, SaysWhatComputedIt) {
+  const ScratchFolder folder;
+  Trial run{.world = 1, .options = {.strategy = "local"}};
+  run.folder = folder.path();
+  run.save_after = {4};
+  train(run);
+  const auto arithmetic = checkpoint::load(checkpoint::step_folder(folder.path(), 4)).meta.at("arithmetic");
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : arithmetic.items()) keys.push_back(key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"device", "instructions", "libtorch", "precision", "processor",
+                                            "threads"}));
+  EXPECT_EQ(arithmetic["threads"], torch::get_num_threads());
 }
 
 TEST(SavedWithoutStep, TrainingGoesOnWithItsCount) {

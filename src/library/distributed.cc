@@ -10,6 +10,7 @@
 #include "exchange/replica.h"
 #include "exchange/table_rows.h"
 #include "library/agree.h"
+#include "library/arrivals.h"
 #include "library/attendance.h"
 #include "library/member.h"
 #include "library/plan.h"
@@ -38,10 +39,12 @@ class Distributed::Impl {
         server_(make_server()),
         everyone_(world_->take_seat(Rank{member.rank()})),
         workers_(*everyone_, member.size()),
-        all_(workers_, exchange::algorithm_of(plan_.strategy, "auto")),
+        neighbours_(world_->take_seat_among_neighbours()),
+        all_(workers_, exchange::algorithm_of(plan_.strategy, "auto"), {member.hosts(), neighbours_.get()}),
         trace_(false, Rank{member.rank()}),
         replica_(
-            {module, plan_.strategy, plan_.tuning, options.bucket_bytes, *everyone_, all_, trace_},
+            {module, plan_.strategy, plan_.tuning, options.bucket_bytes,
+             seen_by_servers(*everyone_, reordered_), all_, trace_},
             exchange::takes_rows(plan_.strategy, plan_.tuning) ? library::tables_of(module, optimizer)
                                                                : std::vector<std::string>{},
             [&](const grad::Tables& tables) { return library::parameters_of(module, optimizer, tables); },
@@ -50,9 +53,8 @@ class Distributed::Impl {
                         ? std::make_unique<library::Attendance>(member)
                         : nullptr),
         shards_(make_shards()),
-        arrived_(replica_.buckets.parameter_count()),
-        rows_arrived_(replica_.tables.size()) {
-    require_same(
+        arrivals_(replica_.buckets, replica_.tables) {
+    library::require_same(
         gather_text(member_.all(), library::describe(replica_.buckets, replica_.tables), "what is trained"));
     replica_.announce(
         {.gradient = [this](grad::ParamId id) { return is_announced(id); },
@@ -92,10 +94,7 @@ class Distributed::Impl {
   }
 
   void end_shard() {
-    if (!shards_->at_last()) {
-      gather_gradients();
-      forget_arrivals();
-    }
+    if (!shards_->at_last()) gather_gradients();
     shards_->end();
   }
 
@@ -157,8 +156,16 @@ class Distributed::Impl {
   std::unique_ptr<ps::ServerThread> make_server() {
     if (member_.rank() >= plan_.servers) return nullptr;
     return std::make_unique<ps::ServerThread>([this, seat = Rank{member_.size() + member_.rank()}] {
-      ps::serve(*world_->take_seat(seat), plan_.tuning.servers);
+      const auto transport = world_->take_seat(seat);
+      std::optional<net::Survivors> reordered;
+      ps::serve(seen_by_servers(*transport, reordered), plan_.tuning.servers);
     });
+  }
+
+  // The ranks as servers count them, on either end.
+  net::Transport& seen_by_servers(net::Transport& all, std::optional<net::Survivors>& reordered) const {
+    if (plan_.seen_by_servers.empty()) return all;
+    return reordered.emplace(all, plan_.seen_by_servers);
   }
 
   void require_usable(const char* call) const {
@@ -168,8 +175,8 @@ class Distributed::Impl {
   // Every process has one, or all throw; and all have the same.
   library::Plan agreed_plan(const DistributedOptions& options) {
     std::optional<library::Plan> plan;
-    require_same(library::all_or_none(member_.all(), "what is trained", [&] {
-      plan.emplace(library::plan_of(options, member_, optimizer_));
+    library::require_same(library::all_or_none(member_.all(), "what is trained", [&] {
+      plan.emplace(library::plan_of(options, member_, module_, optimizer_));
       return library::describe(*plan, options, optimizer_);
     }));
     return with_hook(std::move(*plan), options.hook);
@@ -210,18 +217,14 @@ class Distributed::Impl {
     } else {
       replica_.buckets.drop_gradients();
     }
-    forget_arrivals();
     in_step_ = false;
     ++steps_made_;
   }
 
+  // What backward has not brought counts as it is.
   void gather_gradients() {
-    replica_.buckets.gather_stray_gradients(
-        [this](grad::ParamId id) { return arrived_[static_cast<std::size_t>(grad::to_int(id))]; });
-  }
-  void forget_arrivals() {
-    arrived_.assign(arrived_.size(), false);
-    rows_arrived_.assign(rows_arrived_.size(), false);
+    replica_.buckets.gather_stray_gradients([this](grad::ParamId id) { return arrivals_.has(id); });
+    arrivals_.clear();
   }
 
   std::unique_ptr<library::ShardWork> make_shards() {
@@ -264,30 +267,6 @@ class Distributed::Impl {
                     saving, member_.size()));
   }
 
-  // Flat loops have one rate, and other numbers that stay.
-  double learning_rate() const {
-    if (!plan_.optimizer.settings) return 0;
-    const auto now = library::recognise(optimizer_);
-    auto then = *plan_.optimizer.settings;
-    if (now.settings) then.lr = now.settings->lr;
-    if (now.settings != then) {
-      throw ConfigError(fmt::format(
-          "the optimizer has changed since the training began ({}); of one whose groups have the same "
-          "numbers only the learning rate may, in all groups at once",
-          now.settings ? "other numbers than the learning rate" : now.why_not));
-    }
-    return then.lr;
-  }
-
-  // Processes that were told different things would not find it out by themselves.
-  static void require_same(const std::vector<std::string>& all) {
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      if (all[r] == all[0]) continue;
-      throw ConfigError(
-          fmt::format("processes 0 and {} do not train the same: {} and {}", r, all[0], all[r]));
-    }
-  }
-
   std::unique_ptr<exchange::Update> make_update(grad::Buckets& buckets) {
     if (plan_.optimizer.settings) return exchange::flat_update(buckets, *plan_.optimizer.settings);
     return exchange::torch_update(optimizer_);
@@ -296,37 +275,20 @@ class Distributed::Impl {
   // A step begins with its first gradient: from then on its learning rate is what it is.
   void begin_step() {
     if (std::exchange(in_step_, true)) return;
-    replica_.updater.begin_step(steps_made_ + 1, learning_rate());
+    const auto& flat = plan_.optimizer.settings;
+    replica_.updater.begin_step(steps_made_ + 1, flat ? library::learning_rate(optimizer_, *flat) : 0);
   }
 
-  // Whether the exchange hears of a gradient that is final.
-  bool is_announced(grad::ParamId id) {
-    const auto index = static_cast<std::size_t>(grad::to_int(id));
-    return is_announced(arrived_, index, [&] { return replica_.buckets.name_of(id); });
-  }
-  bool is_announced(std::size_t table) {
-    return is_announced(rows_arrived_, table, [&] { return replica_.tables.name(table); });
-  }
-  bool is_announced(std::vector<bool>& arrived, std::size_t index, const std::function<std::string()>& name) {
+  // Whether the exchange hears of a gradient that is final: of a parameter in a bucket, or of a table.
+  template <typename Id>
+  bool is_announced(Id id) {
     if (finished_) return false;
-    if (arrived[index]) refuse_second(name());
+    arrivals_.require_first(id, shards_ ? "shard; take another one after" : "step; call step() after");
     if (held_ > 0) return false;
-    if (shards_ && !shards_->is_open()) refuse_outside(name());
+    if (shards_) shards_->require_open(arrivals_.name_of(id));
     begin_step();
-    arrived[index] = true;
+    arrivals_.add(id);
     return !shards_ || shards_->at_last();
-  }
-
-  // What has left must not change; nor what has not, that a program be refused at every number of processes.
-  void refuse_second(const std::string& name) const {
-    throw ConfigError(
-        fmt::format("{} has got a second gradient in one {} each backward pass, or hold a no_sync() in all "
-                    "but the last",
-                    name, shards_ ? "shard; take another one after" : "step; call step() after"));
-  }
-  // Whose shard it is nobody knows.
-  static void refuse_outside(const std::string& name) {
-    throw ConfigError(fmt::format("{} has got a gradient outside of a loop over shards()", name));
   }
 
   // What is not exchanged, because no gradient changes it or nobody applies one: buffers, and parameters that
@@ -358,15 +320,16 @@ class Distributed::Impl {
   const std::unique_ptr<library::World> world_;
   const std::unique_ptr<ps::ServerThread> server_;  // outlives the transport: it ends when all have left
   const std::unique_ptr<net::Transport> everyone_;
+  std::optional<net::Survivors> reordered_;  // of everyone
   net::Group workers_;
+  const std::unique_ptr<net::Transport> neighbours_;
   collectives::NativeEngine all_;
   observe::Trace trace_;
   std::optional<library::CollectiveWorkers> for_hook_;  // the communication thread's
   exchange::Replica replica_;
   const std::unique_ptr<library::Attendance> attendance_;  // where inputs are uneven
   const std::unique_ptr<library::ShardWork> shards_;       // where a step is computed by shards
-  std::vector<bool> arrived_;                              // by parameter, in this step, or in this shard
-  std::vector<bool> rows_arrived_;                         // by table, likewise
+  library::Arrivals arrivals_;                             // of this step, or of this shard
   std::int64_t steps_ = 0;                                 // that this process brought gradients to
   std::int64_t steps_made_ = 0;                            // of all
   int held_ = 0;                                           // NoSyncs that live

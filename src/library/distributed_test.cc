@@ -38,22 +38,37 @@ torch::Tensor reference(int world, const MakeOptimizer& make_optimizer) {
   return flat(net->parameters());
 }
 
-// The same with a worker's share of the samples each; every rank's parameters in the end.
+// The same with a worker's share of the samples; its parameters in the end.
+torch::Tensor train(Session& session, const MakeOptimizer& make_optimizer,
+                    const DistributedOptions& options) {
+  Net net(session.rank() == 0 ? 1.0 : 2.0);
+  const auto optimizer = make_optimizer(net->parameters());
+  Distributed training(session, *net, *optimizer, options);
+  for (int s = 0; s < kSteps; ++s) {
+    optimizer->zero_grad();
+    loss_of(net, samples(s, session.size()).narrow(0, session.rank() * kBatch, kBatch)).backward();
+    training.step();
+  }
+  training.finish();
+  EXPECT_EQ(training.steps(), kSteps);
+  return flat(net->parameters()).clone();
+}
+
+// By rank.
 std::vector<torch::Tensor> distributed(int world, net::Medium medium, const MakeOptimizer& make_optimizer,
                                        const DistributedOptions& options) {
   std::vector<torch::Tensor> results(static_cast<std::size_t>(world));
   run_sessions(world, medium, [&](Session& session) {
-    Net net(session.rank() == 0 ? 1.0 : 2.0);
-    const auto optimizer = make_optimizer(net->parameters());
-    Distributed training(session, *net, *optimizer, options);
-    for (int s = 0; s < kSteps; ++s) {
-      optimizer->zero_grad();
-      loss_of(net, samples(s, world).narrow(0, session.rank() * kBatch, kBatch)).backward();
-      training.step();
-    }
-    training.finish();
-    EXPECT_EQ(training.steps(), kSteps);
-    results[static_cast<std::size_t>(session.rank())] = flat(net->parameters()).clone();
+    results[static_cast<std::size_t>(session.rank())] = train(session, make_optimizer, options);
+  });
+  return results;
+}
+
+std::vector<torch::Tensor> distributed_on(const std::vector<int>& hosts, const MakeOptimizer& make_optimizer,
+                                          const DistributedOptions& options) {
+  std::vector<torch::Tensor> results(hosts.size());
+  run_sessions_on(hosts, [&](Session& session) {
+    results[static_cast<std::size_t>(session.rank())] = train(session, make_optimizer, options);
   });
   return results;
 }
@@ -108,6 +123,68 @@ TEST_P(KeepsStep, AsOneProcessWithAllSamples) {
   const auto& [strategy, world, medium] = GetParam();
   const auto adam = make<torch::optim::Adam>(torch::optim::AdamOptions(0.01));
   expect_reference(distributed(world, medium, adam, {.strategy = strategy}), reference(world, adam));
+}
+
+class KeepsStepOnHosts : public testing::TestWithParam<std::tuple<std::string, std::vector<int>>> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Strategies, KeepsStepOnHosts,
+    testing::Combine(testing::Values("ring", "allreduce", "reduce-broadcast", "ps-sync", "hybrid", kOwnMean),
+                     testing::Values(std::vector{0, 0, 1, 1}, std::vector{0, 1, 0}, std::vector{0, 1, 2})),
+    [](const auto& i) {
+      std::string name = std::get<0>(i.param) + "_";
+      for (const int host : std::get<1>(i.param)) name += std::to_string(host);
+      std::erase(name, '-');
+      return name;
+    });
+
+TEST_P(KeepsStepOnHosts, AsOneProcessWithAllSamples) {
+  const auto& [strategy, hosts] = GetParam();
+  const auto adam = make<torch::optim::Adam>(torch::optim::AdamOptions(0.01));
+  expect_reference(distributed_on(hosts, adam, {.strategy = strategy}),
+                   reference(static_cast<int>(hosts.size()), adam));
+}
+
+// What each of two processes on each of two hosts sends in a step.
+std::vector<std::uint64_t> sent_by_servers(DistributedOptions options) {
+  options.strategy = "ps-sync";
+  options.servers = 1;
+  std::vector<std::uint64_t> sent(4);
+  run_sessions_on({0, 0, 1, 1}, [&](Session& session) {
+    Net net(1.0);
+    torch::optim::Adam adam(net->parameters(), torch::optim::AdamOptions(0.01));
+    Distributed training(session, *net, adam, options);
+    const auto backward = [&] { loss_of(net, samples(0, 1)).backward(); };
+    if (options.shards == 0) {
+      backward();
+    } else {
+      for ([[maybe_unused]] const int shard : training.shards()) backward();
+    }
+    training.step();
+    training.finish();
+    sent[static_cast<std::size_t>(session.rank())] = training.bytes_sent();
+  });
+  return sent;
+}
+
+TEST(OnHosts, ProcessesOfAHostPushAsOne) {
+  const auto sent = sent_by_servers({});
+  // All send as much inside their host, and the first of each as much again to the server.
+  EXPECT_GT(sent[1], 0U);
+  EXPECT_EQ(sent, (std::vector{2 * sent[1], sent[1], 2 * sent[1], sent[1]}));
+  EXPECT_EQ(sent_by_servers({.clip_norm = 1}), sent) << "of means, too";
+}
+
+TEST(OnHosts, ProcessesPushThemselvesWhereTheyMustBeToldApart) {
+  for (const DistributedOptions& options :
+       {DistributedOptions{.uneven_inputs = true}, {.skip_nonfinite = true}, {.shards = 4}}) {
+    const auto sent = sent_by_servers(options);
+    EXPECT_GT(sent[0], 0U);
+    EXPECT_EQ(sent, std::vector(4, sent[0])) << options.shards << options.uneven_inputs;
+  }
+  // Means are whole before they are used.
+  const auto skipping_means = sent_by_servers({.clip_norm = 1, .skip_nonfinite = true});
+  EXPECT_EQ(skipping_means[0], 2 * skipping_means[1]);
 }
 
 TEST_P(KeepsStep, AlsoWithAnOptimizerThatWeDoNotKnow) {
@@ -165,21 +242,22 @@ TEST(Distributed, WithoutStepEveryGradientCountsAndAllEndEqual) {
 }
 
 TEST(Distributed, GradientsAreClippedByTheNormOfTheirMean) {
-  const auto expected = [] {
+  const auto expected = [](int world) {
     Net net(1.0);
     torch::optim::SGD sgd(net->parameters(), 0.5);
     for (int s = 0; s < kSteps; ++s) {
       sgd.zero_grad();
-      loss_of(net, samples(s, 2)).backward();
+      loss_of(net, samples(s, world)).backward();
       nn::utils::clip_grad_norm_(net->parameters(), 0.05);
       sgd.step();
     }
     return flat(net->parameters());
-  }();
+  };
   const auto sgd = make<torch::optim::SGD>(torch::optim::SGDOptions(0.5));
   for (const std::string strategy : {"ring", "ps-sync"}) {
-    expect_reference(distributed(2, net::Medium::memory, sgd, {.strategy = strategy, .clip_norm = 0.05}),
-                     expected);
+    const DistributedOptions options{.strategy = strategy, .clip_norm = 0.05};
+    expect_reference(distributed(2, net::Medium::memory, sgd, options), expected(2));
+    expect_reference(distributed_on({0, 0, 1, 1}, sgd, options), expected(4));
   }
 }
 
@@ -212,6 +290,39 @@ TEST(Distributed, AWorkerThatRunsOutNeitherHangsNorSkewsTheOthers) {
       }
       training.finish();
       EXPECT_EQ(training.steps(), mine);
+      results[static_cast<std::size_t>(session.rank())] = flat(net->parameters()).clone();
+    });
+    expect_reference(results, expected);
+  }
+}
+
+// Rank 1, which shares its host with rank 0, has two steps, and the others have six.
+TEST(OnHosts, AWorkerThatRunsOutNeitherHangsNorSkewsTheOthers) {
+  const auto adam = make<torch::optim::Adam>(torch::optim::AdamOptions(0.01));
+  const auto expected = [&] {
+    Net net(1.0);
+    const auto optimizer = adam(net->parameters());
+    for (int s = 0; s < kSteps; ++s) {
+      const auto all = samples(s, 4);
+      const auto others = torch::cat({all.narrow(0, 0, kBatch), all.narrow(0, 2 * kBatch, 2 * kBatch)});
+      optimizer->zero_grad();
+      loss_of(net, s < 2 ? all : others).backward();
+      optimizer->step();
+    }
+    return flat(net->parameters());
+  }();
+  for (const std::string strategy : {"allreduce", "ps-sync"}) {
+    std::vector<torch::Tensor> results(4);
+    run_sessions_on({0, 0, 1, 1}, [&](Session& session) {
+      Net net(1.0);
+      const auto optimizer = adam(net->parameters());
+      Distributed training(session, *net, *optimizer, {.strategy = strategy, .uneven_inputs = true});
+      for (int s = 0; s < (session.rank() == 1 ? 2 : kSteps); ++s) {
+        optimizer->zero_grad();
+        loss_of(net, samples(s, 4).narrow(0, session.rank() * kBatch, kBatch)).backward();
+        training.step();
+      }
+      training.finish();
       results[static_cast<std::size_t>(session.rank())] = flat(net->parameters()).clone();
     });
     expect_reference(results, expected);
@@ -531,6 +642,29 @@ TEST(Distributed, ANumberThatIsNoneIsNamedOrLeftOut) {
                               training.step();
                             }),
                NonFinite);
+}
+
+// Whichever of a host's processes has it; where means are formed of hosts' sums, too.
+TEST(OnHosts, AStepWithANumberThatIsNoneIsLeftOutByAll) {
+  for (const DistributedOptions& options :
+       {DistributedOptions{.strategy = "allreduce", .skip_nonfinite = true},
+        {.strategy = "ps-sync", .skip_nonfinite = true},
+        {.strategy = "ps-sync", .clip_norm = 1, .skip_nonfinite = true}}) {
+    run_sessions_on({0, 0, 1, 1}, [&](Session& session) {
+      Net net(1.0);
+      torch::optim::SGD sgd(net->parameters(), 0.1);
+      Distributed training(session, *net, sgd, options);
+      const auto before = flat(net->parameters()).clone();
+      for (const int step : {0, 1}) {
+        sgd.zero_grad();
+        loss_of(net, samples(step, 1) / (step == 0 && session.rank() == 3 ? 0 : 1)).backward();
+        training.step();
+        EXPECT_EQ(torch::equal(flat(net->parameters()), before), step == 0) << options.strategy;
+      }
+      training.finish();
+      EXPECT_TRUE(flat(net->parameters()).isfinite().all().item<bool>());
+    });
+  }
 }
 
 TEST(Distributed, AModelGoesOnWithoutIt) {

@@ -73,9 +73,14 @@ std::unique_ptr<Member> Member::alone() {
 std::unique_ptr<Member> Member::of_job(int job_descriptor) {
   const auto job = launch::read_job(job_descriptor);
   for (const int fd : {job.segment_fd, job.local_segment_fd, job.board_fd, job.report_fd}) close_on_exec(fd);
-  auto life = std::make_shared<Life>(job);
-  auto member = std::make_unique<Member>(launch::connect(job, life->report), connection_of(job), job.hosts,
-                                         life->board);
+  return of(job, std::make_shared<Life>(job));
+}
+
+std::unique_ptr<Member> Member::of(const launch::WorkerJob& job, std::shared_ptr<Life> life) {
+  auto transport = launch::connect(job, life->report);
+  auto member = std::make_unique<Member>(std::move(transport), connection_of(job),
+                                         InJob{.hosts = job.hosts, .board = life->board},
+                                         launch::connect_neighbours(job));
   member->life_ = std::move(life);
   return member;
 }
@@ -88,24 +93,23 @@ std::unique_ptr<Member> Member::of_meeting(std::unique_ptr<rendezvous::Meeting> 
   launch::WorkerJob job = joined->job();
   job.report_fd = ::open("/dev/null", O_WRONLY | O_CLOEXEC);  // no launcher of ours listens
   if (job.report_fd < 0) throw_errno("cannot open /dev/null");
-  auto life = std::make_shared<Life>(job);
-  auto member = std::make_unique<Member>(launch::connect(job, life->report), connection_of(job), job.hosts,
-                                         life->board);
+  auto member = of(job, std::make_shared<Life>(job));
   joined->close_rendezvous();
-  life->joined = std::move(joined);
-  life->meeting = std::move(meeting);
-  member->life_ = std::move(life);
+  member->life_->joined = std::move(joined);
+  member->life_->meeting = std::move(meeting);
   return member;
 }
 
-Member::Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection, std::vector<int> hosts,
-               std::shared_ptr<const net::StatusBoard> job_board)
+Member::Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection, InJob in_job,
+               std::unique_ptr<net::Transport> neighbours)
     : connection_(std::move(connection)),
-      in_job_{.hosts = std::move(hosts), .board = std::move(job_board)},
+      in_job_(std::move(in_job)),
       transport_(std::move(transport)),
-      all_(std::make_unique<collectives::NativeEngine>(*transport_)),
+      neighbours_(std::move(neighbours)),
+      all_(std::make_unique<collectives::NativeEngine>(*transport_, std::nullopt,
+                                                       collectives::Hosts{in_job_.hosts, neighbours_.get()})),
       tensors_(*all_) {
-  for (int r = 0; r < size(); ++r) in_job_.ranks.push_back(Rank{r});
+  for (int r = static_cast<int>(in_job_.ranks.size()); r < size(); ++r) in_job_.ranks.push_back(Rank{r});
   in_job_.hosts.resize(in_job_.ranks.size());
 }
 
@@ -139,9 +143,13 @@ std::unique_ptr<Member> Member::group(std::span<const int> ranks) {
     where.hosts.push_back(in_job_.hosts[static_cast<std::size_t>(r)]);
     where.ranks.push_back(in_job_.ranks[static_cast<std::size_t>(r)]);
   }
-  auto world = library::make_world(among, transport_->peer_memory() != nullptr, 0, connection_, where);
-  auto member = std::make_unique<Member>(world->take_seat(among.rank()), connection_);
-  member->in_job_ = std::move(where);
+  // Some of the processes of several hosts may be on one.
+  const bool share_memory =
+      transport_->peer_memory() != nullptr || (in_job_.on_several_hosts() && !where.on_several_hosts());
+  auto world = library::make_world(among, share_memory, 0, connection_, where);
+  auto transport = world->take_seat(among.rank());
+  auto member = std::make_unique<Member>(std::move(transport), connection_, std::move(where),
+                                         world->take_seat_among_neighbours());
   member->life_ = life_;
   member->world_ = std::move(world);
   return member;

@@ -8,6 +8,7 @@
 
 #include "collectives/native.h"
 #include "config/launchers.h"
+#include "launch/job.h"
 #include "library/tensors.h"
 #include "library/world.h"
 #include "net/heartbeat.h"
@@ -28,10 +29,10 @@ class Member {
 
   static std::unique_ptr<Member> alone();
 
-  // Over a transport that is there. `hosts`: by rank, the host that it is on; empty: all are on one.
-  // `job_board`: what ranks of the job show.
-  Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection, std::vector<int> hosts = {},
-         std::shared_ptr<const net::StatusBoard> job_board = nullptr);
+  // Over a transport that is there. `neighbours`: those of this process's host in shared memory, where the
+  // job is on several and it is not alone on its own (collectives::Hosts).
+  Member(std::unique_ptr<net::Transport> transport, ConnectOptions connection, InJob in_job = {},
+         std::unique_ptr<net::Transport> neighbours = nullptr);
 
   int rank() const { return to_int(all_->rank()); }
   int size() const { return all_->world(); }
@@ -39,6 +40,7 @@ class Member {
   int local_size() const;
   collectives::Collectives& all() { return *all_; }
   Clock::duration timeout() const { return connection_.options.timeout; }
+  const std::vector<int>& hosts() const { return in_job_.hosts; }  // by rank
 
   std::unique_ptr<World> make_world(int servers);
 
@@ -61,6 +63,7 @@ class Member {
 
  private:
   struct Life;  // what this process shows the launcher
+  static std::unique_ptr<Member> of(const launch::WorkerJob& job, std::shared_ptr<Life> life);
   void tell(const std::exception& e);
 
   const ConnectOptions connection_;
@@ -68,6 +71,7 @@ class Member {
   std::shared_ptr<Life> life_;
   std::unique_ptr<World> world_;  // of a group: the one that it is in
   std::unique_ptr<net::Transport> transport_;
+  std::unique_ptr<net::Transport> neighbours_;
   std::unique_ptr<collectives::NativeEngine> all_;
   Tensors tensors_;
 };

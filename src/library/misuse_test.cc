@@ -96,6 +96,21 @@ TEST(Misuse, ProcessesThatWereToldDifferentThingsAreRefusedAtOnce) {
   }
 }
 
+// The servers would count those that push otherwise than the process does.
+TEST(Misuse, ProcessesOfWhichSomePushAsOneAreRefusedAtOnce) {
+  struct Table : torch::nn::Module {
+    torch::nn::Embedding words{register_module("words", torch::nn::Embedding(9, 2))};
+  };
+  run_sessions_on({0, 0, 1, 1}, [&](Session& session) {
+    Net net(1.0);
+    Table table;
+    torch::nn::Module& mine = session.rank() == 3 ? static_cast<torch::nn::Module&>(table) : *net;
+    torch::optim::SGD sgd(mine.parameters(), 0.1);
+    expect_throw<ConfigError>("processes 0 and 3 do not train the same",
+                              [&] { Distributed(session, mine, sgd, {.strategy = "ps-sync"}); });
+  });
+}
+
 TEST(Misuse, ProcessesWithDifferentOptimizersAreRefused) {
   run_sessions(2, net::Medium::memory, [](Session& session) {
     Net net(1.0);

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "exchange/servers.h"
 
 namespace tutti::library {
 namespace {
@@ -41,9 +42,20 @@ Identities updated_by(const torch::optim::Optimizer& optimizer) {
   return updated;
 }
 
+// Links carry least where the workers of a host push as one. Not where servers must tell workers or shards
+// apart, look at whole gradients first, or could take rows of tables instead.
+bool push_as_one(const Plan& plan, const DistributedOptions& o, bool has_tables) {
+  const auto& settings = plan.strategy.settings;
+  const bool skips = plan.tuning.servers.role == ps::Role::update && o.skip_nonfinite;
+  const bool by_rows = has_tables && exchange::takes_rows(plan.strategy, plan.tuning);
+  return std::ranges::find(settings, "local_aggregation") != settings.end() && o.shards == 0 &&
+         !o.uneven_inputs && !skips && !by_rows;
+}
+
 }  // namespace
 
-Plan plan_of(const DistributedOptions& o, Member& member, const torch::optim::Optimizer& optimizer) {
+Plan plan_of(const DistributedOptions& o, Member& member, const torch::nn::Module& module,
+             const torch::optim::Optimizer& optimizer) {
   const int workers = member.size();
   Plan plan{.strategy = exchange::find_strategy(o.strategy), .optimizer = recognise(optimizer)};
   const exchange::Strategy& s = plan.strategy;
@@ -93,6 +105,13 @@ Plan plan_of(const DistributedOptions& o, Member& member, const torch::optim::Op
     t.servers.role = whole ? ps::Role::mean : ps::Role::update;
   } else if (s.servers && !plan.optimizer.settings) {
     refuse(o, fmt::format("its servers update, and cannot by this optimizer: {}", plan.optimizer.why_not));
+  }
+  const auto pushing = exchange::pushing_workers(member.hosts());
+  const bool share_hosts = pushing.size() > 1 && pushing.size() < member.hosts().size();
+  if (share_hosts && push_as_one(plan, o, !tables_of(module, optimizer).empty())) {
+    t.local_aggregation = true;
+    t.servers.workers = t.servers.policy.workers = static_cast<int>(pushing.size());
+    plan.seen_by_servers = exchange::pushers_first(member.hosts(), plan.servers);
   }
   return plan;
 }
@@ -163,10 +182,12 @@ std::string describe(const Plan& plan, const DistributedOptions& o,
   return fmt::format(
       "strategy {}, {} servers, staleness {}, sync_every {}, moving_rate {}, clip_norm {}, skip_nonfinite "
       "{}, "
-      "bucket_bytes {}, uneven_inputs {}, hook {}, {} shards{}, resume '{}', optimizer {}, learning rates{}",
+      "bucket_bytes {}, uneven_inputs {}, hook {}, {} shards{}, resume '{}', {}optimizer {}, learning "
+      "rates{}",
       plan.strategy.name, plan.servers, o.staleness, o.sync_every, plan.tuning.moving_rate, o.clip_norm,
       o.skip_nonfinite, o.bucket_bytes, o.uneven_inputs, o.hook != nullptr, o.shards,
-      o.shards > 0 ? fmt::format(" of seed {}", o.seed) : "", o.resume, loop, rates);
+      o.shards > 0 ? fmt::format(" of seed {}", o.seed) : "", o.resume,
+      plan.tuning.local_aggregation ? "one push a host, " : "", loop, rates);
 }
 
 std::string describe(const grad::Buckets& buckets, const grad::Tables& tables) {

@@ -24,13 +24,15 @@ struct Plan {
   Recognised optimizer;
   int servers = 0;
   exchange::Tuning tuning = {};
-  std::uint64_t seed = 0;  // of shards
+  std::vector<Rank> seen_by_servers = {};  // exchange::pushers_first
+  std::uint64_t seed = 0;                  // of shards
 
   bool has_shards() const { return tuning.shards > 0; }
 };
 
 // Throws ConfigError where the strategy does not exist or does not fit, saying why.
-Plan plan_of(const DistributedOptions& options, Member& member, const torch::optim::Optimizer& optimizer);
+Plan plan_of(const DistributedOptions& options, Member& member, const torch::nn::Module& module,
+             const torch::optim::Optimizer& optimizer);
 
 // Embeddings that are trained and nobody else shares: what has two names, or is not the optimizer's, is a
 // parameter like all others.

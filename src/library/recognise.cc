@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <typeinfo>
 
+#include "base/error.h"
+
 namespace tutti::library {
 namespace {
 
@@ -102,6 +104,19 @@ Recognised recognise(const torch::optim::Optimizer& optimizer) {
   if (auto r = as<RMSprop, RMSpropOptions>(optimizer)) return *r;
   if (auto r = as<Adagrad, AdagradOptions>(optimizer)) return *r;
   return {{}, "it is none of torch's SGD, Adam, AdamW, RMSprop and Adagrad"};
+}
+
+double learning_rate(const torch::optim::Optimizer& optimizer, const optim::Settings& settings) {
+  const auto now = recognise(optimizer);
+  auto then = settings;
+  if (now.settings) then.lr = now.settings->lr;
+  if (now.settings != then) {
+    throw ConfigError(fmt::format(
+        "the optimizer has changed since the training began ({}); of one whose groups have the same "
+        "numbers only the learning rate may, in all groups at once",
+        now.settings ? "other numbers than the learning rate" : now.why_not));
+  }
+  return then.lr;
 }
 
 std::vector<double> learning_rates(const torch::optim::Optimizer& optimizer) {

@@ -19,6 +19,10 @@ struct Recognised {
 };
 Recognised recognise(const torch::optim::Optimizer& optimizer);
 
+// The learning rate, now, of an optimizer that runs as a flat loop with these settings: the loop has one for
+// all parameters, and other numbers that stay. Throws ConfigError where the optimizer has changed otherwise.
+double learning_rate(const torch::optim::Optimizer& optimizer, const optim::Settings& settings);
+
 // The learning rate of each group, now; 0 where it does not tell.
 std::vector<double> learning_rates(const torch::optim::Optimizer& optimizer);
 // By group, where it lets itself be told.

@@ -31,6 +31,7 @@ struct Trial {
   std::string save_to = {};  // in the end
   int passes = 1;            // backward passes of a shard
   int unusable_step = -1;    // in which a shard's gradients are NaN
+  bool on_hosts = false;     // two ranks on each
 };
 
 // The model, which is that of all ranks.
@@ -38,7 +39,7 @@ torch::Tensor train(Trial run) {
   run.options.shards = kShards;
   if (run.options.bucket_bytes == DistributedOptions{}.bucket_bytes) run.options.bucket_bytes = 64;
   std::vector<torch::Tensor> results(static_cast<std::size_t>(run.world));
-  run_sessions(run.world, net::Medium::memory, [&](Session& session) {
+  const auto body = [&](Session& session) {
     const auto net = run.network(1.0 + session.rank() + run.first);
     const auto optimizer = run.optimizer(*net);
     Distributed training(session, *net, *optimizer, run.options);
@@ -61,7 +62,10 @@ torch::Tensor train(Trial run) {
     if (!run.save_to.empty()) training.save(run.save_to);
     training.finish();
     results[static_cast<std::size_t>(session.rank())] = everything(*net);
-  });
+  };
+  std::vector<int> hosts;
+  for (int r = 0; r < run.world; ++r) hosts.push_back(r / 2);
+  run.on_hosts ? run_sessions_on(hosts, body) : run_sessions(run.world, net::Medium::memory, body);
   for (const auto& r : results) EXPECT_TRUE(torch::equal(r, results[0])) << "ranks differ";
   return results[0];
 }
@@ -158,6 +162,17 @@ TEST_P(Reproducible, SameBitsAtEveryNumberOfProcessesUnderEveryStrategy) {
   for (const auto& options : kWays) {
     if (options.strategy == "hybrid" && name.ends_with("Own")) continue;  // its servers update
     expect_everywhere(alone, {.options = options, .network = network, .optimizer = optimizer});
+  }
+}
+
+TEST(ReproducibleTraining, HasTheSameBitsOnSeveralHosts) {
+  for (const auto& network : {dropping, reading}) {
+    const auto alone = train({.options = {.strategy = "local"}, .network = network});
+    for (const auto& options : kWays) {
+      EXPECT_TRUE(
+          torch::equal(train({.world = 4, .options = options, .network = network, .on_hosts = true}), alone))
+          << options.strategy;
+    }
   }
 }
 

@@ -96,6 +96,8 @@ std::string read_common_part(const Trained& t, const std::string& folder, Restor
     resumed.serialised = unpack_from(*from.optimizer, kSerialised);
     deserialise(t.optimizer, resumed.serialised, from.optimizer->path().string());
   }
+  // For the others, to whom it goes with the word that nothing failed here (all_or_none): a folder may have a
+  // newer checkpoint, or a damaged one, by the time that they look for themselves.
   return nlohmann::json{{"path", from.path.string()}, {"step", *from.step}, {"steps", account.steps}}.dump();
 }
 
@@ -132,6 +134,7 @@ RestoredSteps restore_first(const Trained& t, const std::string& folder) {
   const auto steps = json.at("steps").get<std::vector<std::int64_t>>();
   resumed.path = json.at("path").get<std::string>();
   resumed.model_steps = json.at("step");
+  // Steps of one's own mean something only among as many processes as there were: ranks are others else.
   const bool same_processes = static_cast<int>(steps.size()) == t.member.size();
   resumed.own_steps = same_processes ? steps[static_cast<std::size_t>(t.member.rank())] : resumed.model_steps;
   return resumed;

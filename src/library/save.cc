@@ -8,6 +8,7 @@
 #include "checkpoint/series.h"
 #include "library/agree.h"
 #include "library/optimizer_state.h"
+#include "state/arithmetic.h"
 #include "state/snapshot.h"
 
 namespace tutti::library {
@@ -93,7 +94,9 @@ void write_whole(const Trained& t, const SaveRequest& request, std::int64_t step
   model.insert(model.end(), common.rest.views().begin(), common.rest.views().end());
   std::vector<int> others(differ == Differs::nothing ? 0 : static_cast<std::size_t>(t.member.size() - 1));
   std::iota(others.begin(), others.end(), 1);
-  checkpoint::save(request.folder, step, model, common.optimizer.views(), to_json(account), others);
+  auto meta = to_json(account);
+  meta["arithmetic"] = state::describe_arithmetic(torch::get_num_threads());
+  checkpoint::save(request.folder, step, model, common.optimizer.views(), meta, others);
   // This training has not come further: what is later there is of another one, and resuming would take it.
   checkpoint::set_aside_later(request.folder, step);
 }

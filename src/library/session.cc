@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "config/environment.h"
 #include "config/flags.h"
 #include "joining/meet.h"
@@ -17,6 +18,7 @@ Session::~Session() = default;
 
 Session Session::join() {
   static std::atomic<bool> joined = false;
+  if (!config::has_malloc_settings()) keep_freed_memory();
   const auto settings = config::join_settings();
   const auto placement = config::placement(settings);
   if (!placement || (!placement->job_descriptor && placement->size == 1))

@@ -40,6 +40,11 @@ void ShardWork::end() {
   open_ = false;
 }
 
+void ShardWork::require_open(const std::string& parameter) const {
+  if (!open_)
+    throw ConfigError(fmt::format("{} has got a gradient outside of a loop over shards()", parameter));
+}
+
 void ShardWork::require_all() const {
   if (next_ == run().last) return;
   throw ConfigError(

@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <string>
 
 #include "base/shard_tree.h"
 #include "exchange/replica.h"
@@ -30,7 +31,8 @@ class ShardWork {
   // The one that has begun ends: unless it is the last, its gradients make room for the next one's.
   void end();
 
-  bool is_open() const { return open_; }
+  // Throws ConfigError where none has begun: whose shard this parameter's gradient is, nobody knows.
+  void require_open(const std::string& parameter) const;
   // The one that has begun is the last: what backward brings now is final.
   bool at_last() const { return next_ + 1 == run().last; }
 

@@ -26,30 +26,34 @@ UniqueFd open_of_process(int pid, int fd) {
   return own;
 }
 
-// By rank, the first rank of its host.
-std::vector<std::size_t> firsts_of(const InJob& in_job, int world) {
+std::vector<int> hosts_of(const InJob& in_job, int world) {
   std::vector<int> hosts = in_job.hosts;
   hosts.resize(static_cast<std::size_t>(world));
-  std::vector<std::size_t> firsts;
-  for (const int host : hosts) {
-    firsts.push_back(static_cast<std::size_t>(std::ranges::find(hosts, host) - hosts.begin()));
+  return hosts;
+}
+
+// Those on the host of `rank`, in their order.
+std::vector<Rank> ranks_of_host(const std::vector<int>& hosts, Rank rank) {
+  std::vector<Rank> here;
+  for (std::size_t r = 0; r < hosts.size(); ++r) {
+    if (hosts[r] == hosts.at(static_cast<std::size_t>(to_int(rank))))
+      here.push_back(Rank{static_cast<int>(r)});
   }
-  return firsts;
+  return here;
 }
 
 // The memory file of the first rank of this host, which makes it, opened by all others there.
 template <typename T>
 std::shared_ptr<const T> shared_from_first(collectives::Collectives& all, const InJob& in_job,
                                            const std::function<T()>& make) {
-  const auto me = static_cast<std::size_t>(to_int(all.rank()));
-  const auto first = firsts_of(in_job, all.world())[me];
+  const Rank first = ranks_of_host(hosts_of(in_job, all.world()), all.rank()).front();
   std::shared_ptr<const T> shared;
   std::string where;
-  if (first == me) {
+  if (first == all.rank()) {
     shared = std::make_shared<const T>(make());
     where = fmt::format("{} {}", ::getpid(), shared->fd());
   }
-  where = gather_text(all, where, "another world")[first];
+  where = gather_text(all, where, "another world")[static_cast<std::size_t>(to_int(first))];
   if (!shared) {
     std::istringstream words(where);
     int pid = 0;
@@ -119,9 +123,9 @@ class ProgressElsewhere {
       if (process == index(self_)) {
         own += world_->vitals(Rank{seat}).progress;
       } else if (hosts_[process] != hosts_[index(self_)]) {
-        net::StatusBoard::Shown shown;
+        net::Shown shown;
         shown.vitals = job_->vitals(ranks_[process]);
-        world_->show(Rank{seat}, shown);
+        world_->mirror().show(Rank{seat}, shown);
       }
     }
     if (std::exchange(seen_, own) != own) job_->advance(ranks_[index(self_)]);
@@ -145,9 +149,12 @@ class TcpWorld final : public World {
     const int workers = all.world();
     const int seats = workers + servers;
     options_.board = board_of_world(all, in_job, seats);
-    const auto firsts = firsts_of(in_job, workers);
-    if (in_job.board && std::ranges::any_of(firsts, [](std::size_t f) { return f != 0; })) {
-      progress_.emplace(options_.board, in_job, all.rank(), workers);
+    if (in_job.on_several_hosts()) {
+      if (in_job.board) progress_.emplace(options_.board, in_job, all.rank(), workers);
+      here_ = ranks_of_host(hosts_of(in_job, workers), all.rank());
+      place_ = static_cast<int>(std::ranges::find(here_, all.rank()) - here_.begin());
+      memory_ = shared_from_first<net::Segment>(
+          all, in_job, [&] { return net::Segment::create(static_cast<int>(here_.size())); });
     }
     for (int seat = to_int(all.rank()); seat < seats; seat += workers) {
       const net::Credentials credentials(connection.secret, {.wire = connection.wire});
@@ -172,14 +179,29 @@ class TcpWorld final : public World {
     return meshes_.at(to_int(seat))->connect(endpoints_, options_);
   }
 
+  std::unique_ptr<net::Transport> take_seat_among_neighbours() override {
+    if (here_.size() < 2) return nullptr;
+    net::TransportOptions options = options_;
+    options.job_ranks = here_;
+    return std::make_unique<net::SegmentTransport>(memory_, Rank{place_}, options);
+  }
+
  private:
   net::TransportOptions options_;
   std::map<int, std::unique_ptr<net::Mesh>> meshes_;  // by seat
   std::vector<net::Endpoint> endpoints_;              // likewise, of all
-  std::optional<ProgressElsewhere> progress_;         // where there are several hosts
+  // Where there are several hosts.
+  std::optional<ProgressElsewhere> progress_;
+  std::vector<Rank> here_;                      // the processes of this one's host
+  int place_ = 0;                               // of this one among them
+  std::shared_ptr<const net::Segment> memory_;  // theirs
 };
 
 }  // namespace
+
+bool InJob::on_several_hosts() const {
+  return std::ranges::adjacent_find(hosts, std::not_equal_to()) != hosts.end();
+}
 
 std::unique_ptr<World> make_world(collectives::Collectives& all, bool shares_memory, int servers,
                                   const ConnectOptions& connection, const InJob& in_job) {

@@ -19,6 +19,8 @@ struct InJob {
   std::vector<Rank> ranks = {};  // likewise, its rank in the job; empty: it is the same
   // What the ranks of the job show, which agents tell from host to host; null: nobody does.
   std::shared_ptr<const net::StatusBoard> board = nullptr;
+
+  bool on_several_hosts() const;
 };
 
 // What a process needs to connect.
@@ -39,6 +41,10 @@ class World {
   // Takes one of this process's seats. Blocks until all of the world are taken, so a process with two takes
   // each on a thread of its own. Throws Timeout, PeerLost, AuthError.
   virtual std::unique_ptr<net::Transport> take_seat(Rank seat) = 0;
+
+  // This process's way to those of its host in shared memory, where there are several hosts; null where it is
+  // alone on its own (collectives::Hosts). Blocks until all of the host have called it; throws likewise.
+  virtual std::unique_ptr<net::Transport> take_seat_among_neighbours() { return nullptr; }
 };
 
 // A collective call of the processes of `all`, which are where `in_job` says.

@@ -126,7 +126,7 @@ TEST(MpiEngine, TextsAndMemoryAreAsWithAnyEngine) {
 
 // A rank that does not come, though it lives, is waited for as long as somebody gets on, and then named.
 TEST(MpiEngine, JobThatStandsStillEndsWithATimeout) {
-  run("shm", std::chrono::milliseconds(300), [](Collectives& all) {
+  run("shm", std::chrono::milliseconds(1000), [](Collectives& all) {
     if (to_int(all.rank()) == all.world() - 1) {
       everyone->all_gather("");
       return all.barrier("so that MPI has nothing left to wait for");

@@ -78,7 +78,10 @@ std::string why_not() {
   if (initialised()) return "";
   const auto placement = config::placement(config::join_settings());
   if (placement && can_reach(*placement)) return "";
-  return fmt::format("{}'s mpirun has not started this process; use `mpirun -np N tutti ...`", library());
+  return fmt::format(
+      "{}'s mpirun has not started this process; use `mpirun -np N tutti train ...` or `bench allreduce` "
+      "(compare and bisect start their processes themselves, without MPI)",
+      library());
 }
 
 std::string library() {

@@ -208,7 +208,7 @@ class MpiTransport final : public net::StreamTransport {
     };
     // Of this host; one of another shows by the time-out. It may have left with all that it was sent.
     const auto has_left = [this](Rank r) {
-      return board().shown(in_job(r)).left && !all_left(sending_[index(r)]);
+      return board().mirror().shown(in_job(r)).left && !all_left(sending_[index(r)]);
     };
     if (const auto r = std::ranges::find_if(interest.to_read, has_ended); r != interest.to_read.end())
       return *r;

@@ -16,6 +16,7 @@ class Group final : public Transport {
 
   Rank rank() const override { return all_.rank(); }
   int world() const override { return members_; }
+  Rank in_job(Rank rank) const override { return all_.in_job(rank); }
   void transfer(std::span<const Outgoing> out, std::span<const Incoming> in, const Activity& doing) override {
     all_.transfer(out, in, doing);
   }
@@ -46,17 +47,18 @@ class Survivors final : public Transport {
 
   Rank rank() const override { return rank_; }
   int world() const override { return static_cast<int>(members_.size()); }
+  Rank in_job(Rank rank) const override { return all_.in_job(underneath(rank)); }
   void transfer(std::span<const Outgoing> out, std::span<const Incoming> in, const Activity& doing) override {
     std::vector<Outgoing> all_out(out.begin(), out.end());
     std::vector<Incoming> all_in(in.begin(), in.end());
-    for (Outgoing& o : all_out) o.to = in_job(o.to);
-    for (Incoming& i : all_in) i.from = in_job(i.from);
+    for (Outgoing& o : all_out) o.to = underneath(o.to);
+    for (Incoming& i : all_in) i.from = underneath(i.from);
     all_.transfer(all_out, all_in, doing);
   }
   std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
                                    const Activity& doing) override {
     std::vector<Rank> there;
-    for (const Rank p : peers) there.push_back(in_job(p));
+    for (const Rank p : peers) there.push_back(underneath(p));
     const auto found = all_.wait_for_any(there, at_most, doing);
     for (std::size_t i = 0; found && i < there.size(); ++i) {
       if (there[i] == *found) return peers[i];
@@ -68,7 +70,7 @@ class Survivors final : public Transport {
   void cancel() override { all_.cancel(); }
 
  private:
-  Rank in_job(Rank member) const { return members_.at(static_cast<std::size_t>(to_int(member))); }
+  Rank underneath(Rank member) const { return members_.at(static_cast<std::size_t>(to_int(member))); }
 
   Transport& all_;
   const std::vector<Rank> members_;

@@ -27,6 +27,7 @@ class SegmentTransport final : public StreamTransport, public PeerMemory {
   void await(Rank peer, std::uint64_t count, const Activity& doing) override;
   void announce(std::uint64_t number, const Announcement& next) override;
   Announcement announced(Rank peer, std::uint64_t number) override;
+  Rank in_job(Rank rank) const override { return StreamTransport::in_job(rank); }
 
  private:
   std::size_t put(Rank to, const Parts& parts) override;

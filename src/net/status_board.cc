@@ -169,18 +169,18 @@ std::uint64_t StatusBoard::progress_of_all() const {
   return sum;
 }
 
-StatusBoard::Shown StatusBoard::shown(Rank rank) const {
-  const Entry& e = entry(rank);
-  return {.vitals = vitals(rank),
+Shown BoardMirror::shown(Rank rank) const {
+  const StatusBoard::Entry& e = board_.entry(rank);
+  return {.vitals = board_.vitals(rank),
           .left = e.left.load() != 0,
           .part_written = e.part_written.load(),
           .part_failed = e.part_failed.load(),
-          .doing = doing(rank)};
+          .doing = board_.doing(rank)};
 }
 
-void StatusBoard::show(Rank rank, const Shown& shown) const {
-  Entry& e = entry(rank);
-  if (doing(rank) != shown.doing) write_text(rank, shown.doing);
+void BoardMirror::show(Rank rank, const Shown& shown) const {
+  StatusBoard::Entry& e = board_.entry(rank);
+  if (board_.doing(rank) != shown.doing) board_.write_text(rank, shown.doing);
   e.part_written.store(shown.part_written);
   e.part_failed.store(shown.part_failed);
   e.waiting.store(shown.vitals.waiting ? 1 : 0, std::memory_order_relaxed);
@@ -190,16 +190,16 @@ void StatusBoard::show(Rank rank, const Shown& shown) const {
   e.progress.store(shown.vitals.progress, std::memory_order_relaxed);
 }
 
-void StatusBoard::span_hosts() const {
-  header().spans_hosts.store(1);
+void BoardMirror::span_hosts() const {
+  board_.header().spans_hosts.store(1);
 }
 
-void StatusBoard::show_one_host() const {
-  header().shows_one_host.store(1);
+void BoardMirror::show_one_host() const {
+  board_.header().shows_one_host.store(1);
 }
 
-bool StatusBoard::shows_one_host() const {
-  return header().shows_one_host.load() != 0;
+bool BoardMirror::shows_one_host() const {
+  return board_.header().shows_one_host.load() != 0;
 }
 
 void StatusBoard::drop(Rank rank) const {
@@ -255,13 +255,15 @@ void JobRequests::await_known(Rank self, Request request, Clock::duration timeou
   }
 }
 
-void StatusBoard::report_part(Rank self, std::int64_t step, bool written) const {
-  (written ? entry(self).part_written : entry(self).part_failed).store(step);
+void CheckpointParts::report(Rank self, std::int64_t step, bool written) const {
+  auto& entry = board_.entry(self);
+  (written ? entry.part_written : entry.part_failed).store(step);
 }
 
-StatusBoard::Part StatusBoard::part(Rank rank, std::int64_t step) const {
-  if (entry(rank).part_failed.load() == step) return Part::failed;
-  return entry(rank).part_written.load() >= step ? Part::written : Part::missing;
+CheckpointParts::State CheckpointParts::of(Rank rank, std::int64_t step) const {
+  const auto& entry = board_.entry(rank);
+  if (entry.part_failed.load() == step) return State::failed;
+  return entry.part_written.load() >= step ? State::written : State::missing;
 }
 
 // Who takes part, once all that are left have come. A rank may die between two looks at it, so each would

@@ -72,6 +72,50 @@ class JobRequests {
   const StatusBoard& board_;
 };
 
+// What a rank of another host shows there, to be shown here, too. Counts of barriers are left out: who
+// survives is settled on one host.
+struct Shown {
+  Vitals vitals;
+  bool left = false;
+  std::int64_t part_written = -1;
+  std::int64_t part_failed = -1;
+  std::string doing;
+  bool operator==(const Shown&) const = default;
+};
+
+// For those that carry what ranks show from one host's board to another's. Thread-safe, across processes. The
+// board outlives it.
+class BoardMirror {
+ public:
+  Shown shown(Rank rank) const;
+  void show(Rank rank, const Shown& shown) const;
+  // This board is one of several: a decision is not known everywhere as soon as it stands here.
+  void span_hosts() const;
+  // Likewise, and nobody carries anything from one to the other: what stands here is this host's alone.
+  void show_one_host() const;
+  bool shows_one_host() const;
+
+ private:
+  friend StatusBoard;
+  explicit BoardMirror(const StatusBoard& board) : board_(board) {}
+  const StatusBoard& board_;
+};
+
+// Workers whose state differs each write a part of a checkpoint (checkpoint/checkpoint.h), in the order of
+// steps; who puts the parts together looks here whether they are there. Thread-safe, across processes. The
+// board outlives it.
+class CheckpointParts {
+ public:
+  enum class State { missing, written, failed };
+  void report(Rank self, std::int64_t step, bool written) const;
+  State of(Rank rank, std::int64_t step) const;
+
+ private:
+  friend StatusBoard;
+  explicit CheckpointParts(const StatusBoard& board) : board_(board) {}
+  const StatusBoard& board_;
+};
+
 // Thread-safe, across processes; say() is for one thread of a rank at a time.
 class StatusBoard {
  public:
@@ -101,35 +145,13 @@ class StatusBoard {
   std::string doing(Rank rank) const;
   std::uint64_t progress_of_all() const;
 
-  // What a rank of another host shows there, to be shown here, too. Counts of barriers are left out: who
-  // survives is settled on one host.
-  struct Shown {
-    Vitals vitals;
-    bool left = false;
-    std::int64_t part_written = -1;
-    std::int64_t part_failed = -1;
-    std::string doing;
-    bool operator==(const Shown&) const = default;
-  };
-  Shown shown(Rank rank) const;
-  void show(Rank rank, const Shown& shown) const;
-  // This board is one of several: a decision is not known everywhere as soon as it stands here.
-  void span_hosts() const;
-  // Likewise, and nobody carries anything from one to the other: what stands here is this host's alone.
-  void show_one_host() const;
-  bool shows_one_host() const;
-
   // A rank that died while the job goes on without it. The launcher says so, once and for good.
   void drop(Rank rank) const;
   bool dropped(Rank rank) const;
 
   JobRequests requests() const { return JobRequests(*this); }
-
-  // Workers whose state differs each write a part of a checkpoint (checkpoint/checkpoint.h), in the order of
-  // steps; who puts the parts together looks here whether they are there.
-  enum class Part { missing, written, failed };
-  void report_part(Rank self, std::int64_t step, bool written) const;
-  Part part(Rank rank, std::int64_t step) const;
+  BoardMirror mirror() const { return BoardMirror(*this); }
+  CheckpointParts checkpoint_parts() const { return CheckpointParts(*this); }
 
   // A barrier that the dead do not hold up: returns when every rank below `workers` that is not dropped has
   // come to the barrier of this number, which rises. The result is who takes part: the same ranks for
@@ -140,6 +162,8 @@ class StatusBoard {
 
  private:
   friend JobRequests;
+  friend BoardMirror;
+  friend CheckpointParts;
   struct Header;
   struct Entry;
   StatusBoard(UniqueFd fd, std::size_t bytes);

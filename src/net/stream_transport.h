@@ -46,6 +46,9 @@ class StreamTransport : public Transport {
 
   Rank rank() const final { return rank_; }
   int world() const final { return world_; }
+  Rank in_job(Rank rank) const override {
+    return options_.job_ranks.empty() ? rank : options_.job_ranks[static_cast<std::size_t>(to_int(rank))];
+  }
   void transfer(std::span<const Outgoing> out, std::span<const Incoming> in, const Activity& doing) final;
   std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
                                    const Activity& doing) final;
@@ -109,11 +112,6 @@ class StreamTransport : public Transport {
 
   // This rank has got something done.
   void note_progress() const { board().advance(in_job(rank_)); }
-
-  // As the job counts its ranks.
-  Rank in_job(Rank rank) const {
-    return options_.job_ranks.empty() ? rank : options_.job_ranks[static_cast<std::size_t>(to_int(rank))];
-  }
 
  private:
   struct Outbound;

@@ -71,6 +71,7 @@ class PeerMemory {
   virtual void await(Rank peer, std::uint64_t count, const Activity& doing) = 0;
   virtual void announce(std::uint64_t number, const Announcement& next) = 0;
   virtual Announcement announced(Rank peer, std::uint64_t number) = 0;
+  virtual Rank in_job(Rank rank) const = 0;  // as failures name it
 };
 
 // Several threads may call a transport as long as no two of them send to one peer, or receive from one peer,
@@ -81,6 +82,9 @@ class Transport {
 
   virtual Rank rank() const = 0;
   virtual int world() const = 0;
+
+  // The rank in the job of a rank of this transport: as failures and the board name it.
+  virtual Rank in_job(Rank rank) const { return rank; }
 
   // Moves all these messages, each way at once; returns when all have left (their memory may be reused) and
   // all have arrived. At most one message a peer in each direction. Throws PeerLost, Timeout, ProtocolError.

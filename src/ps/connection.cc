@@ -31,8 +31,8 @@ Connection::Connection(net::Transport& transport, const ServerOptions& options, 
   }
   for (const Rank s : servers_) {
     if (receive_header(transport_, s, doing).verb != Verb::welcome) {
-      throw ProtocolError(
-          fmt::format("rank {} did not welcome rank {}", to_int(s), to_int(transport.rank())));
+      throw ProtocolError(fmt::format("rank {} did not welcome rank {}", to_int(transport.in_job(s)),
+                                      to_int(transport.in_job(transport.rank()))));
     }
   }
 }

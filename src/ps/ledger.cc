@@ -59,6 +59,8 @@ Decision Ledger::on_leave(int worker) {
   Decision decision;
   forget(worker);
   if (policy_.consistency == Consistency::sync) {
+    // No version follows. What others have given to the next one must not become one after all when a worker
+    // is dropped later, and who waits for it is answered below.
     closed_ = true;
     for (Worker& other : workers_) other.contributes = false;
   }

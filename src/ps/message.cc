@@ -16,7 +16,8 @@ Header receive_header(net::Transport& transport, Rank from, const net::Activity&
   net::receive(transport, from, std::as_writable_bytes(std::span(&header, 1)), doing);
   if (header.magic != Header::kMagic) {
     throw ProtocolError(fmt::format("rank {}: what rank {} sent in {} is no message of a parameter server",
-                                    to_int(transport.rank()), to_int(from), doing.text()));
+                                    to_int(transport.in_job(transport.rank())),
+                                    to_int(transport.in_job(from)), doing.text()));
   }
   return header;
 }
@@ -25,8 +26,8 @@ void receive_payload(net::Transport& transport, Rank from, const Header& header,
                      const net::Activity& doing) {
   if (header.bytes != into.size()) {
     throw ProtocolError(fmt::format("rank {}: rank {} announced {} bytes in {}, expected {}",
-                                    to_int(transport.rank()), to_int(from), header.bytes, doing.text(),
-                                    into.size()));
+                                    to_int(transport.in_job(transport.rank())),
+                                    to_int(transport.in_job(from)), header.bytes, doing.text(), into.size()));
   }
   if (!into.empty()) net::receive(transport, from, into, doing);
 }
@@ -35,7 +36,8 @@ std::string receive_text(net::Transport& transport, Rank from, const Header& hea
                          const net::Activity& doing) {
   if (header.bytes > kLongestText) {
     throw ProtocolError(fmt::format("rank {}: rank {} announced a text of {} bytes in {}",
-                                    to_int(transport.rank()), to_int(from), header.bytes, doing.text()));
+                                    to_int(transport.in_job(transport.rank())),
+                                    to_int(transport.in_job(from)), header.bytes, doing.text()));
   }
   std::string text(header.bytes, '\0');
   receive_payload(transport, from, header, std::as_writable_bytes(std::span(text)), doing);

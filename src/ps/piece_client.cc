@@ -92,7 +92,8 @@ void PieceClient::pull() {
       const auto answer = std::ranges::find(awaited, from);
       if (answer == awaited.end()) {
         throw ProtocolError(fmt::format("rank {}: rank {} sent a piece that nobody asked for",
-                                        to_int(transport_.rank()), to_int(from)));
+                                        to_int(transport_.in_job(transport_.rank())),
+                                        to_int(transport_.in_job(from))));
       }
       awaited.erase(answer);
     }

@@ -125,9 +125,9 @@ Rank Requests::take_answer(const std::function<Rank()>& awaited, const net::Acti
   const Header answer = receive_header(transport_, from, doing);
   const auto handler = std::ranges::find_if(handlers_, [&](AnswerHandler* h) { return h->handles(answer); });
   if (handler == handlers_.end()) {
-    throw ProtocolError(fmt::format("rank {}: server {} answered verb {}, piece {}",
-                                    to_int(transport_.rank()), to_int(from),
-                                    static_cast<std::uint32_t>(answer.verb), answer.piece));
+    throw ProtocolError(fmt::format(
+        "rank {}: server {} answered verb {}, piece {}", to_int(transport_.in_job(transport_.rank())),
+        to_int(transport_.in_job(from)), static_cast<std::uint32_t>(answer.verb), answer.piece));
   }
   if ((*handler)->on_answer(answer, from, doing)) changed_.notify_all();
   return from;
@@ -139,7 +139,10 @@ Rank Requests::next_to_answer(const std::function<Rank()>& awaited, const net::A
   net::Stall stall(transport_.board(), timeout_ + kCourtesy);
   while (true) {
     if (const auto from = transport_.wait_for_any(servers_, kLookEvery, doing)) return *from;
-    if (stall.over()) throw Timeout({transport_.rank(), awaited(), doing.text(), stall.standing_ms()});
+    if (stall.over()) {
+      throw Timeout({transport_.in_job(transport_.rank()), transport_.in_job(awaited()), doing.text(),
+                     stall.standing_ms()});
+    }
   }
 }
 

@@ -13,9 +13,9 @@ namespace {
 
 using net::Activity;
 
-// Rows that are asked for, or read behind a gate, at a time. Where they travel, one portion is laid into the
+// Rows that are asked for, or read behind a gate, at a time. Where they travel, one batch is laid into the
 // table here while the server picks the next out of its own; in place, updates of other workers come between
-// two portions instead of waiting for all.
+// two batches instead of waiting for all.
 constexpr std::size_t kRowsAtATime = 1024;
 
 }  // namespace
@@ -188,8 +188,8 @@ void RowClient::send_rows(std::size_t id, const RowsOfPush& sum, Header header) 
 
 void RowClient::pull(std::size_t table, Places places) {
   if (payloads_.in_place()) return read_in_place(table, places);
-  for_batches(table, places, [&](std::size_t id, Places portion) {
-    post([this, id, own = std::vector(portion.begin(), portion.end())] { request_rows(id, own); });
+  for_batches(table, places, [&](std::size_t id, Places batch) {
+    post([this, id, own = std::vector(batch.begin(), batch.end())] { request_rows(id, own); });
   });
 }
 
@@ -297,10 +297,10 @@ void RowClient::expect(std::size_t table, Places places) {
     auto lock = requests_.lock();
     requests_.wait(lock, [&] { return std::ranges::all_of(partitions_, &Track::sent); });
   }
-  for_batches(table, places, [&](std::size_t id, Places portion) {
+  for_batches(table, places, [&](std::size_t id, Places batch) {
     const TablePartition& p = partitions_[id].where;
     const float* const shared = held(p)->values.data();
-    for (const std::uint32_t place : portion) {
+    for (const std::uint32_t place : batch) {
       prefetch_to_read(shared + (place - p.first_place) * p.width, p.width);
       prefetch_to_write(tables_[table].values.data() + p.row_at(place) * p.width, p.width);
     }
@@ -317,13 +317,13 @@ void RowClient::read_in_place(std::size_t table, Places places) {
     for (const std::size_t id : order_[table])
       partitions_[id].version = held(partitions_[id].where)->gate.version;
   }
-  for_batches(table, places, [&](std::size_t id, Places portion) {
+  for_batches(table, places, [&](std::size_t id, Places batch) {
     const TablePartition& p = partitions_[id].where;
     const auto [gate, values] = *held(p);
-    gate.bytes_read += portion.size() * p.width * sizeof(float);
+    gate.bytes_read += batch.size() * p.width * sizeof(float);
     const ReadLock lock(gate, transport_.rank(), server_of(p), Deadline::in(connection_.options().timeout));
-    lay_rows(p, portion, [&, shared = values.data()](std::size_t i) {
-      return shared + (portion[i] - p.first_place) * p.width;
+    lay_rows(p, batch, [&, shared = values.data()](std::size_t i) {
+      return shared + (batch[i] - p.first_place) * p.width;
     });
   });
   const auto lock = requests_.lock();

@@ -121,8 +121,9 @@ class Serving {
         rows_.emplace(context_, layout);
       }
       if (theirs != ours) {
-        throw ConfigError(
-            fmt::format("worker {} does not fit server {}: {}", w, context_.self, difference(ours, theirs)));
+        throw ConfigError(fmt::format("worker {} does not fit server {}: {}",
+                                      to_int(transport_.in_job(Rank{w})), context_.self,
+                                      difference(ours, theirs)));
       }
     }
     for (const int w : here_) send(transport_, Rank{w}, {.verb = Verb::welcome}, {}, doing);

@@ -106,7 +106,8 @@ inline void answer_state(ServerContext& context, Rank from, const Header& header
 inline void blame_awaited(const ServerContext& context, const Ledger& ledger, const std::string& what,
                           std::chrono::milliseconds standing) {
   if (ledger.awaited() < 0) return;
-  throw Timeout({context.transport.rank(), Rank{ledger.awaited()},
+  const net::Transport& t = context.transport;
+  throw Timeout({t.in_job(t.rank()), t.in_job(Rank{ledger.awaited()}),
                  fmt::format("push of {}, version {}", what, ledger.version()), standing});
 }
 

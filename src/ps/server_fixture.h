@@ -144,6 +144,7 @@ class Passing : public net::Transport {
   explicit Passing(net::Transport& inner) : inner_(inner) {}
   Rank rank() const override { return inner_.rank(); }
   int world() const override { return inner_.world(); }
+  Rank in_job(Rank rank) const override { return inner_.in_job(rank); }
   const net::StatusBoard& board() const override { return inner_.board(); }
   net::PeerMemory* peer_memory() override { return inner_.peer_memory(); }
   void cancel() override { inner_.cancel(); }

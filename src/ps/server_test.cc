@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "net/group.h"
 #include "ps/server_fixture.h"
 
 namespace tutti::ps {
@@ -476,6 +477,75 @@ TEST_P(Servers, WorkerThatStandsStillIsNamedByTheServer) {
     }
     pieces.push(0, 0.1);
     EXPECT_THROW(pieces.wait(0), RunError);
+  });
+}
+
+// Where servers count the workers otherwise than the job does, as with one push a host.
+TEST(Sockets, WorkerThatStandsStillIsNamedByItsRankInTheJob) {
+  const std::vector<Rank> seen = {Rank{0}, Rank{2}, Rank{1}, Rank{3}, Rank{4}};
+  const ServerOptions o{.workers = 2,
+                        .first_server = 4,
+                        .servers = 1,
+                        .policy = {.workers = 2},
+                        .timeout = std::chrono::milliseconds(300)};
+  std::mutex hold;
+  net::run_as_threads(net::Medium::sockets, 5, kPatience, [&](net::Transport& job) {
+    if (job.rank() == Rank{1} || job.rank() == Rank{3}) return;  // others push for them
+    net::Group group(job, job.world());
+    net::Survivors t(group, seen);
+    if (job.rank() == Rank{4}) {
+      const std::scoped_lock lock(hold);
+      try {
+        serve(t, o);
+        ADD_FAILURE();
+      } catch (const Timeout& e) {
+        EXPECT_EQ(e.fault.rank, Rank{4});
+        EXPECT_EQ(e.fault.peer, Rank{2});
+      }
+      return;
+    }
+    Buckets buckets(t);
+    Connection connection(t, o, kContents);
+    PieceClient pieces(connection, buckets.views);
+    if (job.rank() == Rank{2}) {
+      const std::scoped_lock still(hold);  // until the server has given up
+      return;
+    }
+    pieces.push(0, 0.1);
+    EXPECT_THROW(pieces.wait(0), RunError);
+  });
+}
+
+// A server of a world that counts otherwise does not answer.
+TEST(Sockets, ServerThatStandsStillIsNamedByItsRankInTheJob) {
+  const std::vector<Rank> seen = {Rank{1}, Rank{0}};
+  const ServerOptions o{.workers = 1,
+                        .first_server = 1,
+                        .servers = 1,
+                        .policy = {.workers = 1},
+                        .timeout = std::chrono::milliseconds(300)};
+  std::mutex hold;
+  net::run_as_threads(net::Medium::sockets, 2, kPatience, [&](net::Transport& job) {
+    net::Survivors t(job, seen);
+    if (job.rank() == Rank{0}) {
+      const Header hello = receive_header(t, Rank{0}, {});
+      (void)receive_text(t, Rank{0}, hello, {});
+      send(t, Rank{0}, {.verb = Verb::welcome}, {}, {});
+      const std::scoped_lock still(hold);  // until the worker has given up
+      return;
+    }
+    const std::scoped_lock lock(hold);
+    Buckets buckets(t);
+    Connection connection(t, o, kContents);
+    PieceClient pieces(connection, buckets.views);
+    pieces.push(0, 0.1);
+    try {
+      pieces.wait(0);
+      ADD_FAILURE();
+    } catch (const Timeout& e) {
+      EXPECT_EQ(e.fault.rank, Rank{1});
+      EXPECT_EQ(e.fault.peer, Rank{0});
+    }
   });
 }
 

@@ -76,6 +76,8 @@ std::vector<std::uint32_t> sum_repeated_rows(std::span<const std::uint32_t> plac
   return different;
 }
 
+// Rows rise in both, so that one pass merges them. One that a single side has is taken over and not added to
+// zeros, which would turn -0 into 0.
 RowSums add_rows(const RowGradients& a, const RowGradients& b, std::size_t width) {
   RowSums sum;
   sum.rows.reserve(a.rows.size() + b.rows.size());

@@ -35,18 +35,18 @@ class Host {
   std::thread runner_;
 };
 
-std::vector<net::Tcp::socket> connect_strangers(boost::asio::io_context& io, const net::Endpoint& where,
-                                                int count) {
-  std::vector<net::Tcp::socket> strangers;
+std::vector<net::Tcp::socket> connect_idle(boost::asio::io_context& io, const net::Endpoint& where,
+                                           int count) {
+  std::vector<net::Tcp::socket> idle;
   try {
     for (int i = 0; i < count; ++i) {
-      strangers.emplace_back(io).connect({boost::asio::ip::make_address(where.host), where.port});
+      idle.emplace_back(io).connect({boost::asio::ip::make_address(where.host), where.port});
     }
   } catch (const boost::system::system_error& e) {
-    throw RunError(
-        fmt::format("of {} strangers {} could connect: {}", count, strangers.size() - 1, e.code().message()));
+    throw RunError(fmt::format("of {} idle connections {} could be made: {}", count, idle.size() - 1,
+                               e.code().message()));
   }
-  return strangers;
+  return idle;
 }
 
 }  // namespace
@@ -55,13 +55,13 @@ net::Endpoint made_up_endpoint(int rank) {
   return {fmt::format("10.{}.{}.1", rank / 256, rank % 256), static_cast<std::uint16_t>(1000 + rank)};
 }
 
-Rehearsal rehearse(int ranks, int strangers, Clock::duration timeout) {
+Rehearsal rehearse(int ranks, int idle_connections, Clock::duration timeout) {
   // Both ends of every connection are here.
-  allow_descriptors(2 * static_cast<std::size_t>(ranks + strangers) + 1024);
+  allow_descriptors(2 * static_cast<std::size_t>(ranks + idle_connections) + 1024);
   const auto secret = net::make_secret();
   const Host host(ranks, secret);
   boost::asio::io_context io;
-  const auto silent = connect_strangers(io, host.endpoint(), strangers);
+  const auto silent = connect_idle(io, host.endpoint(), idle_connections);
 
   Rehearsal meeting;
   meeting.told.resize(static_cast<std::size_t>(ranks));

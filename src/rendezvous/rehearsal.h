@@ -19,8 +19,8 @@ struct Rehearsal {
 // Where rank r says that it listens.
 net::Endpoint made_up_endpoint(int rank);
 
-// Connects `strangers` who say nothing, then lets all ranks call at once. Returns when all have met. Throws
+// Makes connections that say nothing, then lets all ranks call at once. Returns when all have met. Throws
 // RunError where this process may not have that many descriptors, and what join() throws.
-Rehearsal rehearse(int ranks, int strangers, Clock::duration timeout);
+Rehearsal rehearse(int ranks, int idle_connections, Clock::duration timeout);
 
 }  // namespace tutti::rendezvous

@@ -43,11 +43,11 @@ TEST(Rendezvous, EveryRankLearnsWhereEveryOtherListens) {
   for (auto& t : ranks) t.join();
 }
 
-// Far more strangers than may be pending at once.
-TEST(Rendezvous, AThousandRanksMeetHoweverManyStrangersSitThere) {
+// Far more connections than may be pending at once.
+TEST(Rendezvous, AThousandRanksMeetHoweverManyIdleConnectionsAreThere) {
   constexpr int kRanks = 1000;
-  for (const int strangers : {0, 5000}) {
-    const auto meeting = rehearse(kRanks, strangers, kPatience);
+  for (const int idle_connections : {0, 5000}) {
+    const auto meeting = rehearse(kRanks, idle_connections, kPatience);
     for (int r = 0; r < kRanks; ++r) {
       const auto& told = meeting.told[static_cast<std::size_t>(r)];
       ASSERT_EQ(told.size(), static_cast<std::size_t>(kRanks)) << "rank " << r;

@@ -58,6 +58,8 @@ NamedTensors state_views(const grad::Buckets& buckets, const grad::Tables& table
 }
 
 void copy_into(const checkpoint::TensorView& from, torch::Tensor to) {
+  // Files hold rows one after another, and small integers and truth values as int32: `to` may have another
+  // order and type, which copy_ converts to.
   torch::Tensor row_major = torch::empty(to.sizes(), torch_type(from.dtype));
   std::memcpy(row_major.data_ptr(), from.bytes.data(), from.bytes.size());
   to.copy_(row_major);

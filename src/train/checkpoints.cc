@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "base/version.h"
-#include "train/arithmetic.h"
+#include "state/arithmetic.h"
 
 namespace tutti::train {
 
@@ -30,26 +30,26 @@ void Checkpoints::save(std::int64_t done, Moment moment, state::Differs beside) 
   saving_.save(live_.replica(), model_.buffers, {done, differs, run_.first(), hold},
                {{"config", run_.config},
                 {"version", kVersion},
-                {"arithmetic", describe_arithmetic(run_.config)},
+                {"arithmetic",
+                 state::describe_arithmetic(run_.config.threads, run_.config.device, run_.config.precision)},
                 {"routes", live_.routing().routes()},
                 {"data_sha256", run_.setup.data_sha256},
                 {"sample_ledger", std::exchange(samples_, nullptr)}});
-  if (differs != state::Differs::nothing && run_.board().shows_one_host()) tell_of_parts(done);
+  if (differs != state::Differs::nothing && run_.board().mirror().shows_one_host()) tell_of_parts(done);
 }
 
 // Who puts the parts together looks for them on its own board, where those of other hosts do not show.
 void Checkpoints::tell_of_parts(std::int64_t step) {
-  using Part = net::StatusBoard::Part;
+  using State = net::CheckpointParts::State;
   constexpr auto kGlance = std::chrono::milliseconds(5);
-  const auto& board = run_.board();
+  const auto parts = run_.board().checkpoint_parts();
   const auto self = static_cast<std::size_t>(to_int(run_.rank()));
   std::vector<std::int32_t> written(static_cast<std::size_t>(run_.workers.world()));
-  while (!run_.first() && board.part(run_.rank(), step) == Part::missing)
-    std::this_thread::sleep_for(kGlance);
-  written[self] = board.part(run_.rank(), step) == Part::written ? 1 : 0;
+  while (!run_.first() && parts.of(run_.rank(), step) == State::missing) std::this_thread::sleep_for(kGlance);
+  written[self] = parts.of(run_.rank(), step) == State::written ? 1 : 0;
   run_.workers.all_reduce({written.data(), written.size(), DType::i32}, collectives::ReduceOp::max, "parts");
   for (std::size_t r = 0; run_.first() && r < written.size(); ++r) {
-    if (r != self) board.report_part(Rank{static_cast<int>(r)}, step, written[r] == 1);
+    if (r != self) parts.report(Rank{static_cast<int>(r)}, step, written[r] == 1);
   }
 }
 

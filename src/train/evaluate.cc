@@ -12,6 +12,7 @@
 namespace tutti::train {
 namespace {
 
+// Not the run's batch: figures, which are sums over these batches, do not depend on it then.
 constexpr std::size_t kEvaluationBatch = 250;
 
 // What of the samples this rank computes: so many parts, from one on.

@@ -16,8 +16,7 @@ LiveReplica::LiveReplica(RunContext& run, const TrainedModel& model, StepWork& w
       work_(work),
       before_replica_(run.workers.mark()),
       tuning_(tuning_of(run.config, run.hosts)),
-      routing_({*model.network, run.strategy, tuning_, run.workers, run.config,
-                [&run](std::string line) { run.note(std::move(line)); }}) {
+      routing_(run, *model.network, tuning_) {
   tuning_.servers.incarnation = static_cast<std::uint32_t>(run.setup.restarts.size());
   if (run.config.partitions == "auto") search_.emplace(run.config.servers);
   if (run.config.sync_batchnorm) synchronise_batch_norm();
@@ -196,7 +195,7 @@ void LiveReplica::add_to(observe::Summary& summary) const {
   if (!routing_.by_rows().empty()) summary.partitions = tuning_.partitions;
   if (search_) summary.partition_search = search_->report();
   for (const auto& [operation, method] :
-       exchange::collectives_of(run_.strategy, run_.workers, first_bucket_bytes())) {
+       exchange::collectives_of(run_.strategy, run_.workers, tuning_, first_bucket_bytes())) {
     summary.collectives.push_back({.operation = std::string(name_of(operation)),
                                    .algorithm = method.algorithm,
                                    .bytes = first_bucket_bytes(),

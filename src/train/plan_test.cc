@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "base/scratch_folder.h"
 #include "train/measure.h"
 #include "train/prepare.h"
@@ -115,17 +116,38 @@ TEST(RunPlan, OneWorkerAHostPushesWhereTheyAddUp) {
   EXPECT_EQ(seen_by_servers(c, in_blocks), (std::vector{Rank{0}, Rank{2}, Rank{1}, Rank{3}, Rank{4}}));
 }
 
+config::TrainConfig four_workers_of_a_server(const ScratchFolder& folder) {
+  config::TrainConfig c;
+  c.model = "sdss-dnn";
+  c.data = "synthetic";
+  c.strategy = "ps-sync";
+  c.workers = 4;
+  c.steps = 1;
+  c.out = (folder.path() / "run").string();
+  return c;
+}
+
+// The last of them are servers.
+TEST(RunPlan, WorkersThatOthersHaveStartedShareTheHostsThatTheyAreOn) {
+  const ScratchFolder folder;
+  const auto resolved = [&](const std::vector<int>& started_on) {
+    return prepare(four_workers_of_a_server(folder), {}, std::nullopt, "now", started_on).setup.config;
+  };
+  const auto cores = static_cast<int>(allowed_cores().size());
+  EXPECT_TRUE(resolved({0, 0, 1, 1, 2}).local_aggregation);
+  EXPECT_EQ(resolved({0, 0, 1, 1, 2}).threads, std::max(1, cores / 2));
+  EXPECT_EQ(resolved({0, 0, 1, 0, 0}).threads, std::max(1, cores / 3));
+  EXPECT_FALSE(resolved({0, 1, 2, 3, 0}).local_aggregation) << "a host each";
+  EXPECT_EQ(resolved({0, 1, 2, 3, 0}).threads, cores);
+  EXPECT_FALSE(resolved({0, 0, 0, 0, 1}).local_aggregation) << "one host";
+  EXPECT_EQ(resolved({0, 0, 0, 0, 1}).threads, std::max(1, cores / 4));
+}
+
 TEST(RunPlan, WorkersThatShareOneOfSeveralHostsPushAsOneUnlessTheyCannot) {
   const ScratchFolder folder;
   const auto resolved = [&](const auto& change) {
-    config::TrainConfig c;
-    c.model = "sdss-dnn";
-    c.data = "synthetic";
-    c.strategy = "ps-sync";
-    c.workers = 4;
-    c.steps = 1;
+    auto c = four_workers_of_a_server(folder);
     c.emulate = "hosts=2,link=1gbit";
-    c.out = (folder.path() / "run").string();
     change(c);
     return prepare(c, {}, 1, "now").setup.config.local_aggregation;
   };
@@ -137,6 +159,8 @@ TEST(RunPlan, WorkersThatShareOneOfSeveralHostsPushAsOneUnlessTheyCannot) {
   EXPECT_FALSE(resolved([](auto& c) { c.workers = 2; })) << "a host each";
   EXPECT_FALSE(resolved([](auto& c) { c.strategy = "ps-async"; }));
   EXPECT_FALSE(resolved([](auto& c) { c.strategy = "allreduce"; }));
+  EXPECT_TRUE(resolved([](auto& c) { c.emulate.clear(), c.hosts = "a:2,b:2"; }));
+  EXPECT_FALSE(resolved([](auto& c) { c.emulate.clear(), c.hosts = "a:4,b:2"; })) << "b has none of them";
   EXPECT_FALSE(resolved([](auto& c) { c.backup_workers = 1; })) << "which leaves out single workers";
   EXPECT_FALSE(resolved([](auto& c) { c.on_nonfinite = "skip"; })) << "which needs whole gradients first";
   const auto with_tables = [](auto& c) { c.model = "wide-deep"; };

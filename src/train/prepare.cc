@@ -7,6 +7,7 @@
 #include "config/emulation.h"
 #include "config/hosts.h"
 #include "engines/engines.h"
+#include "exchange/servers.h"
 #include "exchange/strategy.h"
 #include "models/model.h"
 #include "net/wire.h"
@@ -133,15 +134,26 @@ void resolve_server_role(const exchange::Strategy& strategy, config::TrainConfig
   }
 }
 
+// By worker, the host that it will be on; `started_on` says it where another launcher has started them.
+std::vector<int> hosts_of_workers(const config::TrainConfig& c, std::span<const int> started_on) {
+  std::vector<int> hosts(started_on.begin(), started_on.end());
+  if (const auto emulation = config::parse_emulation(c.emulate)) {
+    for (int w = 0; w < c.workers; ++w) hosts.push_back(emulation->hosts > 0 ? w % emulation->hosts : w);
+  }
+  int number = 0;
+  for (const auto& host : config::parse_hosts(c.hosts)) {
+    hosts.insert(hosts.end(), static_cast<std::size_t>(host.slots), number++);
+  }
+  hosts.resize(static_cast<std::size_t>(c.workers));
+  return hosts;
+}
+
 // Links carry least where the workers of a host push as one. Not where servers must tell workers or shards
 // apart, look at whole gradients first, or could take rows of tables instead.
 void resolve_local_aggregation(const exchange::Strategy& strategy, const models::ModelInfo& model,
-                               config::TrainConfig& c) {
-  const auto emulation = config::parse_emulation(c.emulate);
-  const auto hosts = config::parse_hosts(c.hosts);
-  const bool shares_hosts =
-      (emulation && 1 < emulation->hosts && emulation->hosts < c.workers) ||
-      (hosts.size() > 1 && std::ranges::any_of(hosts, [](const auto& h) { return h.slots > 1; }));
+                               std::span<const int> hosts, config::TrainConfig& c) {
+  const auto pushers = exchange::pushing_workers(hosts).size();
+  const bool shares_hosts = 1 < pushers && pushers < hosts.size();
   const bool reads = std::ranges::find(strategy.settings, "local_aggregation") != strategy.settings.end();
   const bool by_rows = model.has_tables && exchange::takes_rows(strategy, tuning_of(c));
   const bool skips = c.server_role == "update" && c.on_nonfinite == "skip";
@@ -153,7 +165,7 @@ void resolve_local_aggregation(const exchange::Strategy& strategy, const models:
 
 // Fits servers, workers and strategy together, or says why they do not fit.
 void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo& model,
-                     config::TrainConfig& c) {
+                     std::span<const int> hosts, config::TrainConfig& c) {
   const auto refuse_if = [&](bool wrong, const std::string& what) {
     if (wrong) throw ConfigError(fmt::format("--strategy {}: {}", c.strategy, what));
   };
@@ -163,7 +175,7 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
             fmt::format("--colocate puts a server into each of {} workers, not {}", c.workers, c.servers));
   refuse_if(c.servers > model.parameters,
             fmt::format("--servers {} for the {} parameters of {}", c.servers, model.parameters, model.name));
-  resolve_local_aggregation(strategy, model, c);
+  resolve_local_aggregation(strategy, model, hosts, c);
   refuse_if(c.server_role == "sum" && c.backup_workers > 0,
             "--server-role sum does not fit --backup-workers: a late worker would miss updates");
   refuse_if(
@@ -240,12 +252,12 @@ std::vector<UniqueFd> localise(Setup& setup, const DataPlaces& places) {
 }
 
 Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<int> threads_wish,
-                 const std::string& now) {
+                 const std::string& now, std::span<const int> started_on) {
   config::validate(c);
   if (!c.hostfile.empty()) c.hosts = config::text_of(config::read_hostfile(c.hostfile));
   c.hostfile.clear();
-  const auto hosts = config::parse_hosts(c.hosts);
-  if (!c.emulate.empty() || !hosts.empty()) c.transport = "tcp";
+  const auto hosts = hosts_of_workers(c, started_on);
+  if (!c.emulate.empty() || !c.hosts.empty()) c.transport = "tcp";
   const auto& strategy = exchange::find_strategy(c.strategy);
   if (strategy.one_worker_only && c.workers != 1) {
     throw ConfigError(fmt::format("--strategy {} has one worker, not {}", c.strategy, c.workers));
@@ -271,7 +283,7 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
     c.device_tflops = 0;
   }
   resolve_reproducible(strategy, c);
-  resolve_servers(strategy, model, c);
+  resolve_servers(strategy, model, hosts, c);
   require_same_replicas(strategy, c);
   require_flippable(strategy, c);
   target_of(c, model);
@@ -289,13 +301,13 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   if (c.memory_format == "auto") c.memory_format = model.channels_last ? "channels-last" : "contiguous";
   if (c.transport == "auto") c.transport = "shm";
   auto reach = c.emulate.empty() ? net::Reach::one_host : net::Reach::emulated_hosts;
-  if (!hosts.empty()) reach = net::Reach::hosts;
+  if (!c.hosts.empty()) reach = net::Reach::hosts;
   c.wire = net::name_of(net::resolve_wire(net::parse_wire(c.wire), reach));
   if (c.threads == 0) {
-    // Other hosts are taken to have as many cores as this one.
-    int on_one_host = hosts.empty() ? c.workers : 1;
-    for (const auto& host : hosts) on_one_host = std::max(on_one_host, std::min(host.slots, c.workers));
-    const int share = static_cast<int>(allowed_cores().size()) / on_one_host;
+    // Other hosts are taken to have as many cores as this one; emulated ones are this one.
+    std::ptrdiff_t on_one_host = c.emulate.empty() ? 1 : c.workers;
+    for (const int host : hosts) on_one_host = std::max(on_one_host, std::ranges::count(hosts, host));
+    const int share = static_cast<int>(allowed_cores().size()) / static_cast<int>(on_one_host);
     c.threads = threads_wish.value_or(std::max(1, share));
   }
   resolve_out(c, now);

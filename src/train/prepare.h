@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,10 +48,11 @@ struct DataPlaces {
 };
 
 // Checks names, numbers, the run folder, data files and the checkpoint to resume; resolves what was left
-// open. `now` names the default run folder. A folder that another run holds is refused before data is read.
-// Changes nothing on disk but the cache. Throws ConfigError, DataError.
+// open. `now` names the default run folder. Where another launcher has started the processes, `started_on`
+// says by process which of them share a host, by its number; else settings say it. A folder that another run
+// holds is refused before data is read. Changes nothing on disk but the cache. Throws ConfigError, DataError.
 Prepared prepare(config::TrainConfig config, const DataPlaces& places, std::optional<int> threads_wish,
-                 const std::string& now);
+                 const std::string& now, std::span<const int> started_on = {});
 
 // On another host than the one that prepared the run: finds the same data there, by name or path, and makes
 // the run folder where it is not shared. What is returned is as Prepared::keep_open. Throws ConfigError,

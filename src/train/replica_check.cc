@@ -13,6 +13,11 @@ namespace {
 
 using Digests = std::vector<std::uint64_t>;
 
+std::uint64_t digest_of(const torch::Tensor& tensor) {
+  const auto values = tensor.contiguous();
+  return xxh64({static_cast<const std::byte*>(values.data_ptr()), values.nbytes()});
+}
+
 // "rank 2 is", "ranks 1, 2 are"
 std::string named(const std::vector<int>& ranks) {
   return fmt::format("rank{} {} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "),
@@ -60,10 +65,12 @@ std::vector<std::uint64_t> parameter_digests(grad::Buckets& buckets) {
   return digests;
 }
 
-void ReplicaCheck::after_step(std::int64_t done, grad::Buckets& buckets) {
+void ReplicaCheck::after_step(std::int64_t done, grad::Buckets& buckets, const state::NamedTensors& beside,
+                              const std::function<void()>& before_end) {
   if (every_ == 0 || done % every_ != 0 || workers_.world() == 1) return;
   const auto begin = Clock::now();
-  const Digests mine = parameter_digests(buckets);
+  Digests mine = parameter_digests(buckets);
+  for (const auto& [name, tensor] : beside) mine.push_back(digest_of(tensor));
   trace_.add(observe::Lane::compute, "digests of replicas", begin, Clock::now());
   const auto world = static_cast<std::size_t>(workers_.world());
   const auto self = static_cast<std::size_t>(to_int(workers_.rank()));
@@ -81,9 +88,18 @@ void ReplicaCheck::after_step(std::int64_t done, grad::Buckets& buckets) {
     digests.emplace_back(first, first + static_cast<std::ptrdiff_t>(mine.size()));
   }
   std::vector<std::string> names;
-  for (std::size_t p = 0; p < mine.size(); ++p)
+  for (std::size_t p = 0; p < buckets.parameter_count(); ++p)
     names.push_back(buckets.name_of(grad::ParamId{static_cast<int>(p)}));
-  throw RunError(fmt::format("step {}: {}", done, differing_replicas(names, digests).value()));
+  for (const auto& [name, tensor] : beside) names.push_back(name);
+  std::string what = fmt::format("step {}: {}", done, differing_replicas(names, digests).value());
+  try {
+    if (before_end) before_end();
+  } catch (const RunError& e) {
+    what += fmt::format("; {}", e.what());
+  }
+  // Whoever ended first would have the launcher end the others in the middle of theirs.
+  workers_.barrier("replicas that differ");
+  throw RunError(what);
 }
 
 std::optional<std::string> differing_replicas(const std::vector<std::string>& tensors,

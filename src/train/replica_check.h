@@ -1,5 +1,5 @@
 // --check-replicas K: every K steps workers compare digests of their parameters, and the run ends where they
-// are not the same.
+// are not the same. With --reproducible also of running statistics, which are those of all shards everywhere.
 //
 // A digest is 64 bits a tensor (base/xxh64.h), over the flat memory in which its parameters lie: no copy, and
 // workers lay them out alike. What they tell each other is one number each; only where those differ do they
@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "exchange/strategy.h"
 #include "grad/buckets.h"
 #include "observe/trace.h"
+#include "state/buffers.h"
 
 namespace tutti::train {
 
@@ -30,8 +32,11 @@ class ReplicaCheck {
   ReplicaCheck(collectives::Collectives& workers, std::int64_t every, observe::Trace& trace)
       : workers_(workers), every_(every), trace_(trace) {}
 
-  // After this step; blocks until all workers have told. Throws RunError, the same on all of them.
-  void after_step(std::int64_t done, grad::Buckets& buckets);
+  // After this step; blocks until all workers have told. `beside` the parameters: buffers that must be the
+  // same as well. Where replicas differ every worker calls `before_end`, and when all of them have, it throws
+  // RunError, the same on all of them but for a RunError of `before_end`, which it adds.
+  void after_step(std::int64_t done, grad::Buckets& buckets, const state::NamedTensors& beside = {},
+                  const std::function<void()>& before_end = {});
 
  private:
   collectives::Collectives& workers_;

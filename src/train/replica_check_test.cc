@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "base/error.h"
+#include "collectives/native.h"
+#include "net/inproc.h"
 
 namespace tutti::train {
 namespace {
@@ -41,6 +45,33 @@ TEST(DifferingReplicas, WhereNoSideHasMoreWorkersEveryoneIsTold) {
   const auto four = differing_replicas(kTensors, {{1, 2, 3}, {1, 7, 3}, {1, 7, 3}, {1, 2, 3}});
   ASSERT_TRUE(four);
   EXPECT_NE(four->find("0000000000000002 on ranks 0, 3, 0000000000000007 on ranks 1, 2"), std::string::npos);
+}
+
+TEST(ReplicaCheck, AlsoComparesWhatIsKeptBesideTheParametersAndEndsWhenAllAreReady) {
+  std::atomic<int> ready = 0;
+  net::run_as_threads(net::Medium::memory, 3, std::chrono::seconds(60), [&](net::Transport& transport) {
+    collectives::NativeEngine workers(transport);
+    torch::nn::Linear layer(2, 2);
+    {
+      const torch::NoGradGuard no_grad;
+      for (auto& p : layer->parameters()) p.fill_(1);
+    }
+    grad::Buckets buckets(*layer, 1 << 10, [&](std::size_t bytes) { return workers.allocate(bytes); });
+    observe::Trace trace(false, workers.rank());
+    ReplicaCheck check(workers, 1, trace);
+    const auto mean = torch::ones({4});
+    EXPECT_NO_THROW(check.after_step(1, buckets, {{"norm.running_mean", mean}}));
+    if (workers.rank() == Rank{1}) mean[2] = 5;
+    try {
+      check.after_step(2, buckets, {{"norm.running_mean", mean}}, [&] { ++ready; });
+      ADD_FAILURE() << "nobody has noticed";
+    } catch (const RunError& e) {
+      const std::string said = e.what();
+      EXPECT_NE(said.find("rank 1 is not as the other 2, first in norm.running_mean"), std::string::npos)
+          << said;
+      EXPECT_EQ(ready, 3);
+    }
+  });
 }
 
 TEST(CheckReplicas, StrategiesWhoseReplicasNeedNotBeTheSameRefuseIt) {

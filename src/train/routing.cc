@@ -7,19 +7,18 @@
 
 namespace tutti::train {
 
-Routing::Routing(Context context)
-    : context_(std::move(context)), embeddings_(grad::embedding_names(context_.model)) {}
+Routing::Routing(const RunContext& run, const models::Model& model, const exchange::Tuning& tuning)
+    : run_(run), model_(model), tuning_(tuning), embeddings_(grad::embedding_names(model)) {}
 
 void Routing::decide(const std::function<std::vector<torch::Tensor>()>& rows_read,
                      const std::vector<exchange::Route>& kept) {
-  if (!exchange::takes_rows(context_.strategy, context_.tuning)) {
-    if (context_.strategy.servers && !embeddings_.empty()) {
-      context_.say(
-          fmt::format("embedding tables travel whole: {}", exchange::why_whole_tables(context_.tuning)));
+  if (!exchange::takes_rows(run_.strategy, tuning_)) {
+    if (run_.strategy.servers && !embeddings_.empty()) {
+      run_.note(fmt::format("embedding tables travel whole: {}", exchange::why_whole_tables(tuning_)));
     }
     return;
   }
-  if (!context_.strategy.hybrid) {
+  if (!run_.strategy.hybrid) {
     by_rows_ = embeddings_;
     return;
   }
@@ -28,7 +27,7 @@ void Routing::decide(const std::function<std::vector<torch::Tensor>()>& rows_rea
   if (!kept.empty()) return take(kept);
   const auto densities = embeddings_.empty() ? std::vector<double>() : densities_of(rows_read());
   std::vector<exchange::Route> routes;
-  for (const auto& item : context_.model.named_parameters()) {
+  for (const auto& item : model_.named_parameters()) {
     const auto table = std::ranges::find(embeddings_, item.key());
     const bool dense = table == embeddings_.end();
     routes.push_back(
@@ -38,7 +37,7 @@ void Routing::decide(const std::function<std::vector<torch::Tensor>()>& rows_rea
 }
 
 bool Routing::revise(const grad::Tables& tables, std::vector<double> densities) {
-  if (!context_.strategy.hybrid || by_rows_.empty()) return false;
+  if (!run_.strategy.hybrid || by_rows_.empty()) return false;
   TUTTI_CHECK(densities.size() == tables.size());
   // Workers read different rows; all must decide the same.
   densities = mean_over_workers(std::move(densities));
@@ -56,7 +55,7 @@ std::vector<double> Routing::densities_of(const std::vector<torch::Tensor>& read
   TUTTI_CHECK(read.size() == embeddings_.size(), "{} tables, {} read", embeddings_.size(), read.size());
   std::vector<double> densities;
   for (std::size_t t = 0; t < read.size(); ++t) {
-    const auto rows = context_.model.named_parameters()[embeddings_[t]].size(0);
+    const auto rows = model_.named_parameters()[embeddings_[t]].size(0);
     densities.push_back(static_cast<double>(std::get<0>(torch::_unique2(read[t])).numel()) /
                         static_cast<double>(rows));
   }
@@ -64,18 +63,18 @@ std::vector<double> Routing::densities_of(const std::vector<torch::Tensor>& read
 }
 
 std::vector<double> Routing::mean_over_workers(std::vector<double> values) const {
-  context_.workers.all_reduce({values.data(), values.size(), DType::f64}, collectives::ReduceOp::average,
-                              "densities");
+  run_.workers.all_reduce({values.data(), values.size(), DType::f64}, collectives::ReduceOp::average,
+                          "densities");
   return values;
 }
 
 // What a link carries differs from run to run where it is measured, and with it the routes and the last bits.
 // So it is measured only on request.
 exchange::ClusterFacts Routing::cluster() const {
-  const config::TrainConfig& c = context_.config;
-  if (c.measure_links) return exchange::measure_cluster(context_.workers, c.servers);
+  const config::TrainConfig& c = run_.config;
+  if (c.measure_links) return exchange::measure_cluster(run_.workers, c.servers);
   const auto link = c.transport == "shm" ? exchange::Link::shared_memory : exchange::Link::network;
-  auto usual = exchange::usual_cluster(context_.workers.world(), c.servers, link);
+  auto usual = exchange::usual_cluster(run_.workers.world(), c.servers, link);
   if (const auto emulation = config::parse_emulation(c.emulate)) {
     usual.bytes_per_second = static_cast<double>(emulation->bits_per_second) / 8;
   }
@@ -83,7 +82,7 @@ exchange::ClusterFacts Routing::cluster() const {
 }
 
 exchange::Route Routing::route(const std::string& name, double density) const {
-  const auto parameter = context_.model.named_parameters()[name];
+  const auto parameter = model_.named_parameters()[name];
   const bool table = std::ranges::find(embeddings_, name) != embeddings_.end();
   return exchange::route({.name = name,
                           .bytes = static_cast<std::size_t>(parameter.numel()) * sizeof(float),
@@ -95,7 +94,7 @@ exchange::Route Routing::route(const std::string& name, double density) const {
 void Routing::take(std::vector<exchange::Route> routes) {
   routes_ = std::move(routes);
   by_rows_ = exchange::by_servers(routes_);
-  for (const auto& line : exchange::table_of(routes_)) context_.say(line);
+  for (const auto& line : exchange::table_of(routes_)) run_.note(line);
 }
 
 }  // namespace tutti::train

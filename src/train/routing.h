@@ -6,28 +6,19 @@
 #include <string>
 #include <vector>
 
-#include "collectives/collectives.h"
-#include "config/train_config.h"
 #include "exchange/router.h"
 #include "exchange/strategy.h"
 #include "grad/tables.h"
 #include "models/model.h"
+#include "train/run_context.h"
 
 namespace tutti::train {
 
 // All workers make the same calls: some measure together.
 class Routing {
  public:
-  struct Context {
-    const models::Model& model;
-    const exchange::Strategy& strategy;
-    const exchange::Tuning& tuning;
-    collectives::Collectives& workers;
-    const config::TrainConfig& config;
-    std::function<void(std::string)> say;  // what a user should know, a line at a time
-  };
   // All of it outlives the routing.
-  explicit Routing(Context context);
+  Routing(const RunContext& run, const models::Model& model, const exchange::Tuning& tuning);
 
   // From what the first batch reads of each embedding. A resumed run keeps its routes, whatever it would
   // decide today.
@@ -49,7 +40,9 @@ class Routing {
   exchange::Route route(const std::string& name, double density) const;
   void take(std::vector<exchange::Route> routes);
 
-  const Context context_;
+  const RunContext& run_;
+  const models::Model& model_;
+  const exchange::Tuning& tuning_;
   const std::vector<std::string> embeddings_;
   std::vector<std::string> by_rows_;
   std::vector<exchange::Route> routes_;

@@ -1,5 +1,7 @@
 #include "train/run_context.h"
 
+#include <ATen/Parallel.h>
+
 #include "train/open_data.h"
 
 namespace tutti::train {
@@ -49,6 +51,8 @@ RunContext::RunContext(const Setup& its_setup, net::Transport& all_ranks, observ
                          .hosts = hosts_of_workers(its_hosts, config)})),
       workers(*engine_),
       trace(config.trace, all_ranks.rank()) {
+  // On this thread, whoever calls: how a sum is cut for several threads decides its bits.
+  at::set_num_threads(config.threads);
   if (auto order = seen_by_servers(config, hosts); !order.empty()) {
     reordered_.emplace(everyone, std::move(order));
   }
@@ -74,9 +78,14 @@ std::vector<EpochSums> RunContext::samples_before() const {
   return counted_before(setup.ledger, setup.first_step, plan.steps_per_epoch);
 }
 
-StepMode RunContext::step_mode() const {
-  if (asynchronous) return StepMode::asynchronous;
-  return strategy.replicas_differ ? StepMode::in_periods : StepMode::together;
+RunRequests RunContext::make_requests() const {
+  const auto in_step = strategy.replicas_differ ? StepMode::in_periods : StepMode::together;
+  return {board(),
+          rank(),
+          workers.world(),
+          asynchronous ? StepMode::asynchronous : in_step,
+          strategy.replicas_differ ? config.sync_every : 1,
+          &workers};
 }
 
 void RunContext::gather_survivors() {

@@ -29,7 +29,8 @@ namespace tutti::train {
 std::unique_ptr<OperatorProgress> watch_operators(const config::TrainConfig& config,
                                                   const net::Transport& everyone);
 
-// Made first and ended last, on the thread that trains; setup, transports and sink outlive it.
+// Made first and ended last, on the thread that trains, where libtorch computes with config.threads from then
+// on; setup, transports and sink outlive it.
 class RunContext {
  public:
   // `all_ranks` are workers and servers, and on these hosts. `address` is where this process may listen.
@@ -74,7 +75,8 @@ class RunContext {
   // Everyone, as servers count them (plan.h).
   net::Transport& everyone_for_servers() { return reordered_ ? *reordered_ : everyone; }
 
-  StepMode step_mode() const;
+  // What a user asks of this run while it trains. The context outlives it.
+  RunRequests make_requests() const;
   Rank rank() const { return workers.rank(); }
   std::filesystem::path folder() const { return config.out; }
   const net::StatusBoard& board() const { return everyone.board(); }

@@ -26,7 +26,7 @@ std::int32_t steps_to_next_talk(std::int64_t steps, Clock::duration took) {
 }
 
 RunRequests::Asked RunRequests::after_step(std::int64_t done) {
-  if (all_ != nullptr && board_.shows_one_host()) return tell_each_other(done);
+  if (all_ != nullptr && board_.mirror().shows_one_host()) return tell_each_other(done);
   Asked due;
   const net::JobRequests job = board_.requests();
   if (mode_ == StepMode::asynchronous) {

@@ -116,7 +116,7 @@ class TwoHosts : public ::testing::Test {
     std::vector<net::StatusBoard> boards;
     for (int i = 0; i < 2; ++i) {
       boards.push_back(net::StatusBoard::create(2));
-      boards.back().show_one_host();
+      boards.back().mirror().show_one_host();
     }
     return boards;
   }

@@ -67,9 +67,9 @@ void Saving::save(exchange::Replica& replica, const state::Buffers& buffers, con
           try {
             check_finite(*own, step);
             checkpoint::save_replica(run_, step, to_int(self_), own->views());
-            board_.report_part(self_, step, true);
+            board_.checkpoint_parts().report(self_, step, true);
           } catch (...) {
-            board_.report_part(self_, step, false);
+            board_.checkpoint_parts().report(self_, step, false);
             throw;
           }
           return std::filesystem::path();
@@ -85,9 +85,10 @@ std::filesystem::path Saving::put_together(std::int64_t step, const state::Snaps
   std::vector<int> replicas;
   for (int r = 0; parts && r < workers_; ++r) {
     if (Rank{r} == self_) continue;
-    using Part = net::StatusBoard::Part;
-    while (!stopped && board_.part(Rank{r}, step) == Part::missing) std::this_thread::sleep_for(kGlance);
-    if (board_.part(Rank{r}, step) != Part::written) {
+    using State = net::CheckpointParts::State;
+    const auto on_board = board_.checkpoint_parts();
+    while (!stopped && on_board.of(Rank{r}, step) == State::missing) std::this_thread::sleep_for(kGlance);
+    if (on_board.of(Rank{r}, step) != State::written) {
       checkpoint::discard_partial(run_, step);
       throw RunError(fmt::format("the checkpoint of step {} lacks rank {}'s part", step, r));
     }

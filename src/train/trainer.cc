@@ -95,7 +95,8 @@ class Trainer {
   void after_step() {
     const std::int64_t before = std::exchange(steps_seen_, exchange().steps_done());
     checkpoints_.report();
-    replicas_.after_step(steps_seen_, live_.replica().buckets);
+    replicas_.after_step(steps_seen_, live_.replica().buckets, model_.shared_buffers(),
+                         [this] { checkpoints_.finish(); });
     if (steps_seen_ >= run_.plan.total_steps) return;
     const Due due = due_after(run_.config, run_.plan, before, steps_seen_);
     const auto asked = requests_.after_step(steps_seen_);
@@ -215,12 +216,7 @@ class Trainer {
   Evaluator evaluator_{run_, *model_.network};
   Skips skips_{model_.buffers, run_.together ? &run_.workers : nullptr,
                [this](std::string line) { run_.note(std::move(line)); }};
-  RunRequests requests_{run_.board(),
-                        run_.rank(),
-                        run_.workers.world(),
-                        run_.step_mode(),
-                        run_.strategy.replicas_differ ? run_.config.sync_every : 1,
-                        &run_.workers};
+  RunRequests requests_ = run_.make_requests();
   ReplicaCheck replicas_{run_.workers, run_.config.check_replicas, run_.trace};
   SampleLedger ledger_{run_.samples_before()};
   Checkpoints checkpoints_{run_, model_, live_, ledger_};

@@ -185,6 +185,18 @@ TEST_F(WatchedRun, AFlippedBitIsWhereItWasAskedFor) {
   EXPECT_THROW(train(c), ConfigError) << "it has ten elements";
 }
 
+TEST_F(WatchedRun, KeepsInItsCheckpointsWhatComputedIt) {
+  auto c = config("computed", 1, "local");
+  train(c);
+  const auto arithmetic = checkpoint::load(checkpoint::step_folder(c.out, 3)).meta.at("arithmetic");
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : arithmetic.items()) keys.push_back(key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"device", "instructions", "libtorch", "precision", "processor",
+                                            "threads"}));
+  EXPECT_EQ(arithmetic["threads"], 1);
+  EXPECT_EQ(arithmetic["device"], "cpu");
+}
+
 TEST_F(WatchedRun, EndsWhereItsReplicasDiffer) {
   auto c = config("checked", 3);
   c.check_replicas = 1;

@@ -154,15 +154,16 @@ report::Claim same_bits(const std::vector<Cell>& cells) {
                       "",
                       {}};
   std::set<std::string> digests;
-  int runs = 0;
-  for (const int processes : {1, 2, 4, 8}) {
+  std::size_t runs = 0;
+  constexpr int kProcesses[] = {1, 2, 4, 8};
+  for (const int processes : kProcesses) {
     const char* const strategy = processes == 1 ? "local" : "reduce-broadcast";
     const Cell* cell = find_cell(cells, {kModel, fmt::format("{}, {}", strategy, kSameBits), processes});
     if (cell == nullptr) continue;
     digests.insert(cell->summary.at("parameters_sha256").get<std::string>());
     ++runs;
   }
-  if (runs < 2) return claim;
+  if (runs < std::size(kProcesses)) return claim;
   claim.holds = digests.size() == 1;
   claim.ours = fmt::format("{} runs with --reproducible, {}", runs,
                            *claim.holds ? "one hash: " + digests.begin()->substr(0, 8) : "several hashes");

@@ -1,4 +1,4 @@
-#include "train/arithmetic.h"
+#include "state/arithmetic.h"
 
 #include <ATen/Context.h>
 #include <ATen/Version.h>
@@ -7,7 +7,7 @@
 
 #include "observe/machine.h"
 
-namespace tutti::train {
+namespace tutti::state {
 namespace {
 
 // libtorch tells it in its description of itself alone.
@@ -22,13 +22,14 @@ std::string instructions() {
 
 }  // namespace
 
-nlohmann::json describe_arithmetic(const config::TrainConfig& config) {
+nlohmann::json describe_arithmetic(std::int64_t threads, const std::string& device,
+                                   const std::string& precision) {
   return {{"processor", observe::describe_machine().cpu},
           {"instructions", instructions()},
           {"libtorch", TORCH_VERSION},
-          {"threads", config.threads},
-          {"device", config.device},
-          {"precision", config.precision}};
+          {"threads", threads},
+          {"device", device},
+          {"precision", precision}};
 }
 
 std::string describe_libtorch() {
@@ -36,4 +37,4 @@ std::string describe_libtorch() {
                      torch::cuda::is_available() ? "yes (not used yet)" : "no");
 }
 
-}  // namespace tutti::train
+}  // namespace tutti::state
