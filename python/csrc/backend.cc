@@ -50,6 +50,7 @@ WorkPtr TuttiBackend::submit(Subject subject, Job job, const AnyOptions& options
   const auto work = c10::make_intrusive<QueuedWork>(rank_, std::move(subject), std::move(job), queue_);
   const bool limited = options.timeout != c10d::kUnsetTimeout;
   if (limited) work->limit(options.timeout);
+  // The caller's thread would do it at once, and could not give up when the time is over; wait() can.
   queue_->submit(work, waits_at_once(options) && !limited);
   return work;
 }

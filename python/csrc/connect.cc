@@ -1,8 +1,9 @@
 // The ranks tell each other through the store, in turn:
 //
-//   1. which host they are on, and rank 0 the secret and, for shared memory, its process and descriptors;
-//   2. whether they could open that memory. If one could not (a container of its own, say), all take TCP;
-//   3. with TCP, where they listen.
+//   1. which host they are on, and rank 0 the secret;
+//   2. the first of each host, for shared memory: its process and descriptors;
+//   3. whether they could open that memory. If one could not (a container of its own, say), all do without;
+//   4. with TCP, where they listen.
 //
 // Whoever reaches the store is in the job by PyTorch's own rules: the store decides who is which rank. So the
 // secret adds no risk there. It keeps everybody else from the ports.
@@ -21,6 +22,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
 #include <string_view>
 
 #include "base/crypto.h"
@@ -138,9 +142,10 @@ struct SharedMemory {
   std::shared_ptr<const net::Segment> messages;
   std::shared_ptr<const net::Segment> exchanges;
 
-  static SharedMemory create(int world) {
+  // For so many of the ranks.
+  static SharedMemory create(std::size_t here, int world) {
     const auto segment = [&](std::size_t arena) {
-      return std::make_shared<const net::Segment>(net::Segment::create(world, arena));
+      return std::make_shared<const net::Segment>(net::Segment::create(static_cast<int>(here), arena));
     };
     return {std::make_shared<const net::StatusBoard>(net::StatusBoard::create(world)),
             segment(net::Segment::kDefaultArena), segment(1), segment(Exchange::kArenaBytes)};
@@ -185,6 +190,44 @@ Links link(const SharedMemory& memory, Rank rank, net::TransportOptions options)
           std::make_unique<net::SegmentTransport>(memory.exchanges, rank, for_exchanges)};
 }
 
+std::vector<Rank> ranks_of_host(const std::vector<int>& hosts, Rank self) {
+  std::vector<Rank> here;
+  for (std::size_t r = 0; r < hosts.size(); ++r) {
+    if (hosts[r] == hosts[static_cast<std::size_t>(to_int(self))]) here.push_back(Rank{static_cast<int>(r)});
+  }
+  return here;
+}
+
+Rank place_in(const std::vector<Rank>& here, Rank self) {
+  return Rank{static_cast<int>(std::ranges::find(here, self) - here.begin())};
+}
+
+// The memory of the ranks `here`, of which this is one; none where it is alone among others. `refusal`: why
+// this rank will have none. Where any has a reason, nobody has memory, and one reason is everybody's.
+std::optional<SharedMemory> share_memory(StoreMeeting& meeting, const std::vector<Rank>& here,
+                                         std::string& refusal) {
+  const Rank self{meeting.rank()};
+  const Rank first = here.front();
+  const bool wanted = refusal.empty() && (here.size() > 1 || meeting.world() == 1);
+  std::optional<SharedMemory> memory;
+  const auto take = [&](const std::function<SharedMemory()>& from) {
+    try {
+      memory = from();
+    } catch (const RunError& e) {
+      refusal = e.what();
+    }
+  };
+  if (wanted && self == first) take([&] { return SharedMemory::create(here.size(), meeting.world()); });
+  const auto offers = meeting.all_gather(memory ? memory->where() : "");
+  const std::string& offer = offers[static_cast<std::size_t>(to_int(first))];
+  if (wanted && self != first && !offer.empty()) take([&] { return SharedMemory::open(offer); });
+  for (const std::string& other : meeting.all_gather(refusal)) {
+    if (refusal.empty()) refusal = other;
+  }
+  if (!refusal.empty()) memory.reset();
+  return memory;
+}
+
 // ---- TCP ----
 
 std::unique_ptr<net::Transport> link(StoreMeeting& meeting, const net::Secret& secret,
@@ -204,6 +247,23 @@ std::unique_ptr<net::Transport> link(StoreMeeting& meeting, const net::Secret& s
   return mesh.connect(endpoints, options);
 }
 
+// What the first of all offers: a secret, or a word that there is a file of it.
+std::string offered_secret(Rank self, const ConnectOptions& options) {
+  if (self != Rank{0}) return "";
+  return options.secret_file.empty() ? to_hex(net::make_secret()) : "file";
+}
+
+// By rank, a number that those with the same first word share.
+std::vector<int> number_hosts(const std::vector<std::string>& said) {
+  std::map<std::string_view, int> numbers;
+  std::vector<int> hosts;
+  for (std::string_view text : said) {
+    const auto host = take_word(text);
+    hosts.push_back(numbers.try_emplace(host, static_cast<int>(numbers.size())).first->second);
+  }
+  return hosts;
+}
+
 }  // namespace
 
 ConnectOptions options_from_environment(std::chrono::milliseconds timeout) {
@@ -216,52 +276,39 @@ ConnectOptions options_from_environment(std::chrono::milliseconds timeout) {
 }
 
 Links connect(StoreMeeting& meeting, const ConnectOptions& options) {
-  const bool first = meeting.rank() == 0;
-  net::TransportOptions transport{.timeout = options.timeout};
-  SharedMemory memory;
-  std::string offer;
-  if (first) {
-    const net::Secret drawn = net::make_secret();
-    offer = options.secret_file.empty() ? to_hex(drawn) : "file";
-    if (options.transport != "tcp") {
-      memory = SharedMemory::create(meeting.world());
-      offer += ' ' + memory.where();
-    }
-  }
-  const auto everyone = meeting.all_gather(fmt::format("{} {}", host_identity(), offer));
-  const auto word_of = [](const std::string& text) { return text.substr(0, text.find(' ')); };
-  const std::string host = word_of(everyone.front());
-  const bool one_host =
-      std::ranges::all_of(everyone, [&](const auto& text) { return word_of(text) == host; });
-  offer = everyone.front().substr(host.size() + 1);
+  const Rank self{meeting.rank()};
+  const auto said = meeting.all_gather(host_identity() + ' ' + offered_secret(self, options));
+  const std::vector<int> hosts = number_hosts(said);
+  const std::vector<Rank> here = ranks_of_host(hosts, self);
+  const bool one_host = here.size() == hosts.size();
 
   std::string refusal;
-  if (options.transport == "tcp") {
-    refusal = "TUTTI_TRANSPORT is tcp";
-  } else if (!one_host) {
-    refusal = "the ranks are on several hosts";
-  } else if (!first) {
-    try {
-      memory = SharedMemory::open(offer.substr(word_of(offer).size()));
-    } catch (const RunError& e) {
-      refusal = e.what();
-    }
-  }
-  for (const std::string& other : meeting.all_gather(refusal)) {
-    if (refusal.empty()) refusal = other;
-  }
-  if (refusal.empty()) return link(memory, Rank{meeting.rank()}, transport);
+  if (options.transport == "tcp") refusal = "TUTTI_TRANSPORT is tcp";
+  if (options.transport == "shm" && !one_host) refusal = "the ranks are on several hosts";
+  const auto memory = share_memory(meeting, here, refusal);
+  net::TransportOptions transport{.timeout = options.timeout};
+  if (refusal.empty() && one_host) return link(*memory, self, transport);
   if (options.transport == "shm") throw ConfigError(fmt::format("TUTTI_TRANSPORT is shm, but {}", refusal));
 
-  const net::Secret secret =
-      options.secret_file.empty() ? parse_secret(word_of(offer)) : read_secret(options.secret_file);
+  const net::Secret secret = options.secret_file.empty()
+                                 ? parse_secret(said.front().substr(said.front().find(' ') + 1))
+                                 : read_secret(options.secret_file);
   const std::string address = !options.address.empty() ? options.address
                               : one_host               ? "127.0.0.1"
                                                        : address_for_others(options.master);
   Links links;
+  net::TransportOptions for_messages = transport;
+  for_messages.survives_peers = true;
+  if (memory) transport.board = memory->board;
   links.collectives = link(meeting, secret, address, transport);
-  transport.survives_peers = true;
-  links.messages = link(meeting, secret, address, transport);
+  links.messages = link(meeting, secret, address, for_messages);
+  if (!refusal.empty()) return links;
+  links.hosts = hosts;
+  if (memory) {
+    transport.job_ranks = here;
+    links.neighbours =
+        std::make_unique<net::SegmentTransport>(memory->collectives, place_in(here, self), transport);
+  }
   return links;
 }
 

@@ -1,9 +1,11 @@
-// Connects the ranks of a process group: in shared memory where all of them are on one host, else over TCP.
+// Connects the ranks of a process group: in shared memory where all of them are on one host, else over TCP,
+// with shared memory beside it for those of a host.
 #pragma once
 
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "net/transport.h"
 #include "store_meeting.h"
@@ -33,6 +35,10 @@ struct Links {
   std::unique_ptr<net::Transport> collectives;
   std::unique_ptr<net::Transport> messages;   // survives the loss of peers
   std::unique_ptr<net::Transport> exchanges;  // only in shared memory, of Exchange::kArenaBytes
+  // By rank, a number that those of one host share, and those of this one's in shared memory, where there are
+  // several hosts (collectives::Hosts).
+  std::vector<int> hosts = {};
+  std::unique_ptr<net::Transport> neighbours = nullptr;
 };
 
 // Every rank calls it. Blocks until all are connected. Throws RunError, Timeout, PeerLost, AuthError,

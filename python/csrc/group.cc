@@ -12,7 +12,9 @@ net::Announcement announcement(Shared what, std::size_t bytes, int type, int op,
 }
 
 Group::Group(Links links)
-    : links_(std::move(links)), engine_(*links_.collectives), messages_(std::move(links_.messages)) {
+    : links_(std::move(links)),
+      engine_(*links_.collectives, std::nullopt, {links_.hosts, links_.neighbours.get()}),
+      messages_(std::move(links_.messages)) {
   if (links_.exchanges) shared_.emplace(std::move(links_.exchanges));
 }
 

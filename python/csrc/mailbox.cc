@@ -120,9 +120,9 @@ std::uint64_t Mailbox::receive(std::optional<Rank> from, std::uint64_t tag, std:
   // From anybody it is hopeless only when nobody is left.
   const auto lost = from ? lost_.find(*from) : lost_.begin();
   if (from ? lost != lost_.end() : static_cast<int>(lost_.size()) == transport_->world() - 1) {
-    const Outcome outcome{lost == lost_.end() ? nullptr : lost->second, from.value_or(transport_->rank())};
+    const Delivery delivery{lost == lost_.end() ? nullptr : lost->second, from.value_or(transport_->rank())};
     lock.unlock();
-    posted.done(outcome);
+    posted.done(delivery);
     return number;
   }
   posted_.push_back(std::move(posted));
@@ -151,15 +151,15 @@ void Mailbox::send_all() {
     outbox_.pop_front();
     lock.unlock();
     const net::Activity doing{"a send"};
-    Outcome outcome{nullptr, letter.to};
+    Delivery delivery{nullptr, letter.to};
     try {
       net::send(*transport_, letter.to, std::as_bytes(std::span(&letter.header, 1)), doing);
       if (!letter.bytes.empty()) net::send(*transport_, letter.to, letter.bytes, doing);
     } catch (...) {
-      outcome.failure = std::current_exception();
-      lose(letter.to, outcome.failure);
+      delivery.failure = std::current_exception();
+      lose(letter.to, delivery.failure);
     }
-    if (letter.done) letter.done(outcome);
+    if (letter.done) letter.done(delivery);
     letter = {};  // what it holds is let go without the lock
     lock.lock();
   }
@@ -258,7 +258,7 @@ void Mailbox::answer_offer(Posted posted, Rank from, const Header& offer, Calls&
   } else {
     calls.emplace_back(
         [done = std::move(posted.done),
-         outcome = Outcome{other_length(offer.length, posted.into.size()), from}] { done(outcome); });
+         delivery = Delivery{other_length(offer.length, posted.into.size()), from}] { done(delivery); });
   }
 }
 

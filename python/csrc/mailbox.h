@@ -35,13 +35,13 @@ namespace tutti::torch_backend {
 class Mailbox {
  public:
   // What became of a message: where it came from, or why it did not.
-  struct Outcome {
+  struct Delivery {
     std::exception_ptr failure;
     Rank peer{};
   };
   // Called once, on any thread, without a lock held. Whatever the memory of the message belongs to is best
   // captured here: the memory is used until then.
-  using Done = std::function<void(const Outcome&)>;
+  using Done = std::function<void(const Delivery&)>;
 
   // The transport survives the loss of peers (net::TransportOptions); who is lost fails his messages alone.
   explicit Mailbox(std::unique_ptr<net::Transport> transport);

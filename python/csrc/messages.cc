@@ -25,8 +25,9 @@ WorkPtr TuttiBackend::send_message(const at::Tensor& tensor, Rank to, std::uint6
   const auto work =
       c10::make_intrusive<MessageWork>(rank_, Subject{c10d::OpType::SEND, "tutti:send", {tensor}, {tensor}});
   work->limit(timeout_);
-  group_->messages().send(to, tag, bytes_of(flat),
-                          [work, flat](const Mailbox::Outcome& outcome) { work->complete(outcome.failure); });
+  group_->messages().send(to, tag, bytes_of(flat), [work, flat](const Mailbox::Delivery& delivery) {
+    work->complete(delivery.failure);
+  });
   return work;
 }
 
@@ -44,12 +45,12 @@ WorkPtr TuttiBackend::receive(const at::Tensor& tensor, std::optional<Rank> from
   const at::Tensor flat = tensor.contiguous();
   const auto work = c10::make_intrusive<MessageWork>(rank_, Subject{type, title, {tensor}, {tensor}});
   work->limit(timeout_);
-  const auto done = [work, flat, tensor](const Mailbox::Outcome& outcome) {
-    if (!outcome.failure && flat.data_ptr() != tensor.data_ptr()) {
+  const auto done = [work, flat, tensor](const Mailbox::Delivery& delivery) {
+    if (!delivery.failure && flat.data_ptr() != tensor.data_ptr()) {
       const at::AutoDispatchBelowADInplaceOrView no_autograd;
       tensor.copy_(flat);
     }
-    work->complete(outcome.failure, to_int(outcome.peer));
+    work->complete(delivery.failure, to_int(delivery.peer));
   };
   const auto number = group_->messages().receive(from, tag, bytes_of(flat), done);
   work->on_give_up([group = group_, number] { group->messages().withdraw(number); });

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import stat
@@ -42,7 +43,7 @@ def run_checks(arguments):
     failures = {}
     for check in checks.CHECKS:
         try:
-            check(checks.Group(dist.new_group(timeout=TIMEOUT)))
+            check(checks.Group(dist.new_group(timeout=TIMEOUT), arguments.get("on_hosts", False)))
         except Exception as e:  # noqa: BLE001
             failures[check.__name__] = f"rank {arguments['rank']}: {type(e).__name__}: {e}"
     pathlib.Path(arguments["out"]).write_text(json.dumps(failures))
@@ -84,6 +85,13 @@ def sum_once(arguments):
     dist.destroy_process_group()
 
 
+def sum_without_shared_memory(arguments):
+    """The first cannot make any, so all use TCP."""
+    if arguments["rank"] == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+    sum_once(arguments)
+
+
 def join_again_through_the_same_store(arguments):
     """What the first group has left in the store is not taken for the second's. (Made by hand, because the
     store's own barrier of torch 1.13 does not work twice.)"""
@@ -114,12 +122,36 @@ def start(function, world, ranks=None, transport="auto", **more):
         processes, outs = [], []
         for rank in ranks or range(world):
             outs.append(pathlib.Path(folder) / f"out-{rank}")
-            arguments = {"rank": rank, "world": world, "store": folder + "/store", "out": str(outs[-1]), **more}
-            processes.append(subprocess.Popen([sys.executable, __file__, function.__name__, json.dumps(arguments)],
+            processes.append(subprocess.Popen(command_of(function, rank, world, folder, outs[-1], **more),
                                               env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
         texts = [process.communicate(timeout=200)[0].decode() for process in processes]
         codes = [process.returncode for process in processes]
         return codes, texts, [out.read_text() if out.exists() else None for out in outs]
+
+
+def command_of(function, rank, world, folder, out, **more):
+    arguments = {"rank": rank, "world": world, "store": folder + "/store", "out": str(out), **more}
+    return [sys.executable, __file__, function.__name__, json.dumps(arguments)]
+
+
+def be_a_host(arguments):
+    """Its ranks, on one of several emulated hosts."""
+    here = [subprocess.Popen(command) for command in arguments["commands"][int(os.environ["RANK"])]]
+    sys.exit(max(abs(process.wait()) for process in here))
+
+
+def start_on_hosts(function, hosts, **more):
+    """As start(); `hosts` has the ranks of each."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = sum(map(len, hosts))
+        outs = [pathlib.Path(folder) / f"out-{rank}" for rank in range(world)]
+        commands = [[command_of(function, rank, world, folder, outs[rank], **more) for rank in host] for host in hosts]
+        run = subprocess.run([os.environ["TUTTI_PROGRAM"], "emulate", f"hosts={len(hosts)},link=10gbit", "--",
+                              sys.executable, __file__, "be_a_host", json.dumps({"commands": commands})],
+                             env={**os.environ, "TUTTI_TRANSPORT": "auto", "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, timeout=300)
+        texts = [run.stdout.decode()] * world
+        return [run.returncode] * world, texts, [out.read_text() if out.exists() else None for out in outs]
 
 
 class Backend(unittest.TestCase):
@@ -156,6 +188,9 @@ class Backend(unittest.TestCase):
             with self.subTest(transport=transport):
                 self.expect_success(*start(join_again_through_the_same_store, 2, transport=transport)[:2])
 
+    def test_all_do_without_memory_that_the_first_cannot_make(self):
+        self.expect_success(*start(sum_without_shared_memory, 2)[:2])
+
     def test_handles_outlive_their_group(self):
         self.expect_success(*start(use_it_after_the_end, 2)[:2])
 
@@ -189,13 +224,13 @@ class Documented(unittest.TestCase):
         self.assertEqual(run.stdout.split(), ["tutti", "1"], run.stderr[-3000:])
 
 
-def add_checks(world, transport):
-    """A test for each check of one set of processes, which the first of them starts."""
+def add_checks(name, start_all, why_not=""):
+    """A test for each check of one set of processes, which the first of them starts; skipped where `why_not` says why."""
     results = []
 
     def failures():
         if not results:
-            results.append(start(run_checks, world, transport=transport))
+            results.append(start_all())
         codes, texts, outs = results[0]
         for code, text, out in zip(codes, texts, outs):
             if out is None or code != 0:
@@ -208,14 +243,18 @@ def add_checks(world, transport):
             self.assertFalse(found, "\n".join(found))
         return test
 
-    name = f"On_{transport}_with_{world}"
-    globals()[name] = type(name, (unittest.TestCase,),
-                           {"test_" + check.__name__: make(check.__name__) for check in checks.CHECKS})
+    tests = type(name, (unittest.TestCase,),
+                 {"test_" + check.__name__: make(check.__name__) for check in checks.CHECKS})
+    globals()[name] = unittest.skipIf(why_not, why_not)(tests)
 
 
 for world in [2, 3]:
     for transport in ["shm", "tcp"]:
-        add_checks(world, transport)
+        add_checks(f"On_{transport}_with_{world}",
+                   lambda world=world, transport=transport: start(run_checks, world, transport=transport))
+add_checks("On_two_hosts", lambda: start_on_hosts(run_checks, [[0, 2], [1, 3]], on_hosts=True),
+           why_not="only root may make networks" if os.geteuid() != 0 else
+           "TUTTI_PROGRAM does not say where tutti is" if "TUTTI_PROGRAM" not in os.environ else "")
 
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[2].startswith("{"):
