@@ -29,8 +29,9 @@ TEST(Session, AloneWithoutALauncher) {
 }
 
 // What malloc holds while a block of 20 MB is in use, and after it was freed: bytes of its heap, and of blocks
-// that have a mapping of their own, which goes back to the kernel with the block. Counters of malloc and not
-// page faults, of which there are 5,000 or 10, on this thread or on one of libtorch's, as the machine has it.
+// that have a mapping of their own, which goes back to the kernel with the block. Page faults of a second block
+// would say less: an aligned one is not put where one of the same size was freed unless there happens to be room
+// to align it in.
 struct Held {
   std::size_t heap;
   std::size_t mapped;
