@@ -28,10 +28,10 @@ TEST(Session, AloneWithoutALauncher) {
   EXPECT_EQ(session.all_gather(std::string("me")), std::vector<std::string>{"me"});
 }
 
-// What malloc holds while a block of 20 MB is in use, and after it was freed: bytes of its heap, and of blocks
-// that have a mapping of their own, which goes back to the kernel with the block. Page faults of a second block
-// would say less: an aligned one is not put where one of the same size was freed unless there happens to be room
-// to align it in.
+// What malloc holds while a block of 20 MB is in use, and after it was freed: bytes of its heap, and of
+// blocks that have a mapping of their own, which goes back to the kernel with the block. Page faults of a
+// second block would say less: an aligned one is not put where one of the same size was freed unless there
+// happens to be room to align it in.
 struct Held {
   std::size_t heap;
   std::size_t mapped;
