@@ -28,7 +28,6 @@
 #include <condition_variable>
 #include <cstring>
 #include <exception>
-#include <map>
 #include <mutex>
 #include <thread>
 
@@ -102,11 +101,11 @@ Buffer part_of(const Buffer& buffer, const Chunk& part) {
 
 }  // namespace
 
-Hierarchy::Hierarchy(net::Transport& all, const Hosts& hosts) : all_(all), neighbours_(hosts.neighbours) {
-  const auto ranks = ranks_by_host(hosts);
+Hierarchy::Hierarchy(net::Transport& all, const Hosts& hosts)
+    : all_(all), neighbours_(hosts.neighbours), ranks_(ranks_by_host(hosts)) {
   stripes_ = all.world();
-  for (const auto& [host, here] : ranks) stripes_ = std::min(stripes_, static_cast<int>(here.size()));
-  const auto& here = ranks.at(hosts.by_rank.at(static_cast<std::size_t>(to_int(all.rank()))));
+  for (const auto& [host, here] : ranks_) stripes_ = std::min(stripes_, static_cast<int>(here.size()));
+  const auto& here = ranks_.at(hosts.by_rank.at(static_cast<std::size_t>(to_int(all.rank()))));
   place_ = static_cast<int>(std::ranges::find(here, all.rank()) - here.begin());
   TUTTI_CHECK(here.size() == (neighbours_ == nullptr ? 1 : static_cast<std::size_t>(neighbours_->world())),
               "{} ranks on the host of rank {}", here.size(), to_int(all.rank()));
@@ -117,9 +116,68 @@ Hierarchy::Hierarchy(net::Transport& all, const Hosts& hosts) : all_(all), neigh
   }
   if (place_ >= stripes_) return;
   std::vector<Rank> column;
-  for (const auto& [host, there] : ranks) column.push_back(there[static_cast<std::size_t>(place_)]);
+  for (const auto& [host, there] : ranks_) column.push_back(there[static_cast<std::size_t>(place_)]);
   column_.emplace(all, std::move(column));
   between_.emplace(*column_);
+}
+
+std::vector<Schedule> Hierarchy::schedules(std::size_t count) const {
+  const int hosts = static_cast<int>(ranks_.size());
+  const auto stripe = [&](std::size_t place) {
+    return equal_chunk(count, stripes_, static_cast<int>(place));
+  };
+  std::vector<Schedule> all(static_cast<std::size_t>(all_.world()));
+  const auto of = [&](Rank r) -> Schedule& { return all[static_cast<std::size_t>(to_int(r))]; };
+  for (Schedule& schedule : all) schedule.rounds.resize(1);
+  std::size_t rounds = 1;
+  // Inside, each stripe to the rank that has its place. Between, one all-reduce a column.
+  for (std::size_t place = 0; place < static_cast<std::size_t>(stripes_); ++place) {
+    const Chunk part = stripe(place);
+    if (part.count == 0) continue;
+    std::vector<Rank> column;
+    for (const auto& [host, there] : ranks_) {
+      const Rank owner = there[place];
+      column.push_back(owner);
+      for (const Rank r : there) {
+        if (r == owner) continue;
+        of(r).rounds[0].sends.push_back({owner, part});
+        of(owner).rounds[0].receives.push_back({r, part, true});
+      }
+    }
+    const Call call{
+        Operation::all_reduce, ReduceOp::sum, part.count * sizeof(float), hosts, Path::network, 1};
+    const Algorithm algorithm = choose(call).algorithm;
+    for (int h = 0; h < hosts; ++h) {
+      auto between = make_schedule(Operation::all_reduce, algorithm, Rank{h}, hosts, part.count);
+      Schedule& schedule = of(column[static_cast<std::size_t>(h)]);
+      for (Round& round : between.rounds) {
+        for (Send& s : round.sends) {
+          s.peer = column[static_cast<std::size_t>(to_int(s.peer))];
+          s.chunk.first += part.first;
+        }
+        for (Receive& r : round.receives) {
+          r.peer = column[static_cast<std::size_t>(to_int(r.peer))];
+          r.chunk.first += part.first;
+        }
+        schedule.rounds.push_back(std::move(round));
+      }
+      rounds = std::max(rounds, schedule.rounds.size());
+    }
+  }
+  // Inside again, each stripe to all, when the last column is through.
+  for (Schedule& schedule : all) schedule.rounds.resize(rounds + 1);
+  for (const auto& [host, there] : ranks_) {
+    for (std::size_t place = 0; place < static_cast<std::size_t>(stripes_); ++place) {
+      const Chunk part = stripe(place);
+      if (part.count == 0) continue;
+      for (const Rank r : there) {
+        if (r == there[place]) continue;
+        of(there[place]).rounds.back().sends.push_back({r, part});
+        of(r).rounds.back().receives.push_back({there[place], part, false});
+      }
+    }
+  }
+  return all;
 }
 
 Hierarchy::Task Hierarchy::cut(const Buffer& buffer, ReduceOp op, std::string_view label) const {

@@ -1,6 +1,7 @@
 // An all-reduce inside and between hosts; hierarchical.cc has the picture.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,6 +26,9 @@ class Hierarchy {
   // Buffers that the inside has allocated are reduced where they lie; others pass through such memory, part
   // by part. After a failure nothing works any more, here and on the transports.
   void all_reduce(Buffer buffer, ReduceOp op, std::string_view label);
+
+  // The same three stages as messages, for sums whose order counts (in_order.h): of every rank, for floats.
+  std::vector<Schedule> schedules(std::size_t count) const;
 
   void cancel();
 
@@ -55,8 +59,9 @@ class Hierarchy {
 
   net::Transport& all_;
   net::Transport* const neighbours_;
-  int stripes_ = 0;  // as many as the smallest host has ranks
-  int place_ = 0;    // of this rank among those of its host
+  const std::map<int, std::vector<Rank>> ranks_;  // by host
+  int stripes_ = 0;                               // as many as the smallest host has ranks
+  int place_ = 0;                                 // of this rank among those of its host
   std::unique_ptr<NativeEngine> inside_;
   std::span<std::byte> staging_;  // two blocks, in memory of the neighbours
   // The ranks with this one's place on each host; none where the place has no stripe.

@@ -139,6 +139,11 @@ OrderedSchedule make_ordered_schedule(Operation operation, Algorithm algorithm, 
   std::vector<Schedule> all;
   for (int r = 0; r < world; ++r)
     all.push_back(make_schedule(operation, algorithm, Rank{r}, world, count, root));
+  return put_in_order(all, rank, count, tree);
+}
+
+OrderedSchedule put_in_order(std::span<const Schedule> all, Rank rank, std::size_t count,
+                             const ShardTree& tree) {
   if (count == 0) return {};
   return Rehearsal(all, count, tree).of(to_int(rank));
 }

@@ -46,6 +46,10 @@ struct OrderedSchedule {
 OrderedSchedule make_ordered_schedule(Operation operation, Algorithm algorithm, Rank rank, int world,
                                       std::size_t count, const ShardTree& tree, Rank root = Rank{0});
 
+// The same of any schedules that add up `count` elements; `all` are those of all ranks.
+OrderedSchedule put_in_order(std::span<const Schedule> all, Rank rank, std::size_t count,
+                             const ShardTree& tree);
+
 // What the rank puts on the wire.
 std::size_t elements_sent(const OrderedSchedule& schedule);
 

@@ -22,9 +22,6 @@ constexpr std::size_t kAlignment = 4096;
 // About what a rank sends at a time.
 constexpr std::size_t kMessage = 256 << 10;
 
-// Call::hosts where only flat algorithms will do.
-constexpr int kOneHost = 1;
-
 // All ranks, those of a host side by side.
 std::vector<Rank> in_order_of(const std::vector<int>& hosts) {
   std::vector<Rank> ranks;
@@ -131,8 +128,10 @@ Method NativeEngine::method(Operation operation, std::uint64_t bytes) const {
 // As average_shards() asks.
 Method NativeEngine::method_of_shards(Operation operation, std::uint64_t bytes) const {
   const Path path = transport_.peer_memory() != nullptr ? Path::in_place : Path::network;
-  auto [algorithm, reason] = choose({operation, ReduceOp::sum, bytes, world(), path, kOneHost}, algorithm_);
-  if (hosts_ > 1) reason += "; shards inside a host may be no neighbours in their tree";
+  auto [algorithm, reason] = choose({operation, ReduceOp::sum, bytes, world(), path, hosts_}, algorithm_);
+  if (info_of(algorithm).runs == AlgorithmInfo::Runs::across_hosts) {
+    reason += "; here by messages, which keep the order of the shards";
+  }
   return {std::string(name_of(algorithm)), std::move(reason)};
 }
 
@@ -220,8 +219,8 @@ void NativeEngine::run(Operation operation, Buffer buffer, ReduceOp op, Rank roo
   if (op == ReduceOp::average && !divided) finish_average(operation, buffer, root);
 }
 
-// Across hosts by one of the flat algorithms, as if all ranks were on one: inside a host there may be shards
-// that are no neighbours.
+// Across hosts always by messages: the shards of a host may be no neighbours in their tree, so that it has
+// several sums, where its shared memory keeps one.
 void NativeEngine::average_shards(Operation operation, const ShardSums& sums, Rank root,
                                   std::string_view label) {
   const Buffer& result = sums.places[0];
@@ -231,7 +230,7 @@ void NativeEngine::average_shards(Operation operation, const ShardSums& sums, Ra
   if (path == Path::in_place && !in_arena) path = Path::shared_memory;
   if (world() > 1) {
     const Algorithm algorithm =
-        algorithm_for({operation, ReduceOp::sum, result.bytes(), world(), path, kOneHost});
+        algorithm_for({operation, ReduceOp::sum, result.bytes(), world(), path, hosts_});
     // Rounds in place would read a peer's sum where it has become another node meanwhile; by messages they
     // carry what they say.
     if (path == Path::in_place && info_of(algorithm).in_place != run_in_place) {
@@ -273,10 +272,12 @@ void NativeEngine::add_by_messages(Operation operation, const ShardSums& sums, A
     const auto key = std::tuple(operation, algorithm, part.count, root, sums.tree.shards());
     auto found = ordered_.find(key);
     if (found == ordered_.end()) {
-      found = ordered_
-                  .emplace(key, make_ordered_schedule(operation, algorithm, rank(), world(), part.count,
-                                                      sums.tree, root))
-                  .first;
+      const bool across_hosts = info_of(algorithm).runs == AlgorithmInfo::Runs::across_hosts;
+      auto schedule =
+          across_hosts
+              ? put_in_order(hierarchy_->schedules(part.count), rank(), part.count, sums.tree)
+              : make_ordered_schedule(operation, algorithm, rank(), world(), part.count, sums.tree, root);
+      found = ordered_.emplace(key, std::move(schedule)).first;
     }
     const OrderedSchedule& schedule = found->second;
     std::vector<Buffer> places;

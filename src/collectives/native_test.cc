@@ -86,7 +86,21 @@ TEST(NativeEngine, ShardsOfLargeBuffersAreAveragedInTheOrderOfTheirTree) {
   }
 }
 
-// What an all-reduce across hosts takes has no order for shards: neither may be taken for the other.
+// Hosts whose shards are neighbours in the tree and hosts whose are not, of different sizes; stripes of one
+// element and none.
+TEST(Hierarchical, ShardsAreAveragedInTheOrderOfTheirTreeWhereverRanksAre) {
+  for (const std::vector<int>& hosts :
+       {std::vector{0, 0, 1, 1}, std::vector{0, 1, 1, 2, 2}, std::vector{0, 0, 0, 1, 1, 2, 2, 2}}) {
+    for (const Way way : {Way::hosts_in_place, Way::hosts}) {
+      run_on_hosts(hosts, std::nullopt, [&](Collectives& all) {
+        contract::shards_are_averaged_in_the_order_of_their_tree(all, memory_of(way), {1, 3, 1001, 500'000});
+      });
+    }
+  }
+}
+
+// The all-reduce of a plain sum runs in shared memory, that of shards by messages: neither may be taken for
+// the other.
 TEST(NativeEngine, ShardsAreAveragedAlsoAfterAnAllReduceOfAsManyBytes) {
   constexpr std::size_t kCount = 1000;
   for (const Way way : {Way::hosts_in_place, Way::hosts}) {
@@ -448,17 +462,21 @@ TEST(Hierarchical, CountsWhatGoesInsideAndBetween) {
   });
 }
 
-// Notes to whom its rank sends.
+// Notes to whom its rank sends, and how much.
 class Noting final : public net::Transport {
  public:
   explicit Noting(net::Transport& real) : real_(real) {}
   std::set<int> sent_to;
+  std::map<int, std::size_t> bytes_to;
 
   Rank rank() const override { return real_.rank(); }
   int world() const override { return real_.world(); }
   void transfer(std::span<const net::Outgoing> out, std::span<const net::Incoming> in,
                 const net::Activity& doing) override {
-    for (const auto& o : out) sent_to.insert(to_int(o.to));
+    for (const auto& o : out) {
+      sent_to.insert(to_int(o.to));
+      bytes_to[to_int(o.to)] += o.bytes.size();
+    }
     real_.transfer(out, in, doing);
   }
   std::optional<Rank> wait_for_any(std::span<const Rank> peers, Clock::duration at_most,
@@ -508,16 +526,42 @@ TEST(Hierarchical, NeighboursReduceInPlaceBesideTheWholeWorld) {
   });
 }
 
-TEST(Hierarchical, ShardsTakeAFlatAlgorithmAndThatIsSaid) {
+TEST(Hierarchical, ShardsGoByMessagesAndThatIsSaid) {
   for (const auto asked : {std::optional<Algorithm>(), std::optional(Algorithm::hierarchical)}) {
     run_on_hosts({0, 1, 0, 1}, asked, [&](Collectives& all) {
-      EXPECT_EQ(all.method(Operation::all_reduce, 4 << 20).algorithm, "hierarchical");
       const Method method = all.method_of_shards(Operation::all_reduce, 4 << 20);
-      EXPECT_EQ(method.algorithm, "ring");
-      EXPECT_EQ(method.reason.find("hierarchical does not do this") != std::string::npos, asked.has_value())
-          << method.reason;
+      EXPECT_EQ(method.algorithm, "hierarchical");
+      EXPECT_NE(method.reason.find("by messages"), std::string::npos) << method.reason;
     });
   }
+}
+
+// 2 (H - 1) / H of the buffer on each link, as for a plain sum, where a host's shards make up one node.
+TEST(Hierarchical, ShardsOfAHostCrossItsLinkAsOneSum) {
+  constexpr std::size_t kCount = 600'000;
+  const std::vector<int> hosts = {0, 0, 1, 1};
+  std::array<std::map<int, std::size_t>, 4> bytes_to;
+  net::run_on_hosts(hosts, 4, kPatience, [&](net::Transport& t, net::Transport* neighbours) {
+    Noting noting(t);
+    NativeEngine all(noting, std::nullopt, {hosts, neighbours});
+    const ShardTree tree(8);
+    std::vector<float> sum(kCount, 1.0F);
+    const Buffer place{sum.data(), kCount, DType::f32};
+    ASSERT_EQ(tree.places_of(4), 1);
+    all.average_shards(Operation::all_reduce, {tree, {&place, 1}});
+    EXPECT_EQ(sum[7], 0.5F);  // 4 sums of two shards each, over 8
+    bytes_to.at(static_cast<std::size_t>(to_int(t.rank()))) = noting.bytes_to;
+  });
+  std::array<std::size_t, 2> sent{};  // by each host to the other
+  for (std::size_t from = 0; from < 4; ++from) {
+    for (const auto& [to, bytes] : bytes_to[from]) {
+      if (hosts[from] != hosts[static_cast<std::size_t>(to)]) {
+        sent[static_cast<std::size_t>(hosts[from])] += bytes;
+      }
+    }
+  }
+  EXPECT_EQ(sent[0], kCount * sizeof(float));
+  EXPECT_EQ(sent[1], kCount * sizeof(float));
 }
 
 TEST(Hierarchical, RanksOnHostsOfTheirOwnHaveNoNeighbours) {
