@@ -29,8 +29,9 @@ class TUTTI_API Session {
  public:
   // As one of the processes that a launcher has started: `tutti launch`, torchrun, mpirun, srun and others
   // (docs/joining.md); alone where none has. Blocks until all have joined. Once in a process. From then on
-  // glibc's malloc keeps what the process frees for what it allocates next (mallopt), unless $GLIBC_TUNABLES
-  // or $MALLOC_* says how it works: a training step asks for the same memory again and again.
+  // glibc's malloc keeps what the process frees for what it allocates next (mallopt), because a training step
+  // asks for the same memory again and again; unless $GLIBC_TUNABLES, $MALLOC_MMAP_THRESHOLD_,
+  // $MALLOC_TRIM_THRESHOLD_ or $MALLOC_TOP_PAD_ is set.
   static Session join();
 
   Session(Session&&) noexcept;

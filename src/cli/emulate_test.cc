@@ -220,9 +220,11 @@ TEST_F(Emulated, KilledLauncherLeavesNoProcessNoNamespaceAndNoDevice) {
             0);
   // Their numbers may be those of others' networks by now; but whoever could still hold them would have come
   // to us.
-  while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+  pid_t reaped = 0;
+  while ((reaped = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
   }
-  EXPECT_EQ(errno, ECHILD) << "a process is left";
+  ASSERT_EQ(reaped, -1) << "a process is left, and still runs";
+  EXPECT_EQ(errno, ECHILD);
   for (const auto& ours : networks_held(::getpid())) EXPECT_FALSE(made.contains(ours)) << ours;
   EXPECT_EQ(devices_of_this_machine(), devices);
   EXPECT_EQ(named_networks(), names);

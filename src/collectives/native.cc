@@ -71,7 +71,7 @@ std::span<std::byte> NativeEngine::allocate(std::size_t bytes) {
   const auto arena = shared->arena(rank());
   if (rounded > arena.size() - arena_used_) {
     throw RunError(fmt::format("rank {}: {} bytes of shared memory are in use, {} more do not fit in {}",
-                               to_int(rank()), arena_used_, bytes, arena.size()));
+                               to_int(transport_.in_job(rank())), arena_used_, bytes, arena.size()));
   }
   // A fresh arena is zero, and so is what was taken back.
   const auto block = arena.subspan(arena_used_, bytes);
@@ -90,8 +90,8 @@ void NativeEngine::release(const Mark& mark) {
   // Whole pages; what was never touched is not touched now.
   const auto back = transport_.peer_memory()->arena(rank()).subspan(mark.shared, arena_used_ - mark.shared);
   if (::madvise(back.data(), back.size(), MADV_REMOVE) != 0)
-    throw RunError(fmt::format("rank {}: shared memory cannot be given back: {}", to_int(rank()),
-                               std::generic_category().message(errno)));
+    throw RunError(fmt::format("rank {}: shared memory cannot be given back: {}",
+                               to_int(transport_.in_job(rank())), std::generic_category().message(errno)));
   arena_used_ = mark.shared;
 }
 

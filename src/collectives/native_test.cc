@@ -406,7 +406,7 @@ TEST(Hierarchical, RanksThatDifferInsideAHostAreNamedAsTheJobCountsThem) {
 
 // Several blocks, the last of them shorter, on hosts of different sizes, also one with a single rank: the
 // stages of a block overlap those of others.
-TEST(Hierarchical, LargeBuffersInSegmentsAreExactWhereverRanksAre) {
+TEST(Hierarchical, LargeBuffersInBlocksAreExactWhereverRanksAre) {
   constexpr std::size_t kCount = 2'500'003;
   const std::vector<std::vector<int>> worlds = {
       {0, 1, 0, 1}, {4, 4, 2, 2}, {0, 0, 1}, {0, 1, 1, 0, 1}, {0, 0, 1, 1, 2, 2}};

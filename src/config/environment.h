@@ -25,7 +25,8 @@ bool text_is_utf8();
 // $OMP_NUM_THREADS as a positive number, if somebody set it.
 std::optional<int> omp_threads();
 
-// Whether somebody has said how malloc works: $GLIBC_TUNABLES, or $MALLOC_TRIM_THRESHOLD_ and its like.
+// Whether somebody has said how malloc works: by $GLIBC_TUNABLES, $MALLOC_MMAP_THRESHOLD_,
+// $MALLOC_TRIM_THRESHOLD_ or $MALLOC_TOP_PAD_.
 bool has_malloc_settings();
 
 // The path of a program as a shell would find it: by its name in $PATH, or as it is written if that has a

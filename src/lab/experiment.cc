@@ -20,7 +20,8 @@ Experiment::Experiment(std::string folder, std::vector<PlannedRun> runs, std::st
     cells_.push_back(std::move(run.cell));
     configs_.push_back(std::move(run.config));
   }
-  // All of them first: an hour of runs shall not end in a typing error.
+  // All of them first: an hour of runs shall not end in a typing error. Nothing of it is kept, because that
+  // would be the data of all cells in memory at a time.
   for (std::size_t i = 0; i < cells_.size(); ++i) this->prepare(i, 0);
 }
 
@@ -49,12 +50,13 @@ std::optional<launch::Outcome> Experiment::run(ExperimentView& view, bool again,
     for (std::size_t i = 0; i < cells_.size(); ++i) {
       if (!cells_[i].failure.empty() || repeat >= cells_[i].repeats.size()) continue;
       view.begin(i, repeat);
-      if (!again && take_finished(i, repeat)) {
+      auto prepared = prepare(i, repeat);
+      if (!again && take_finished(i, repeat, prepared.setup.config)) {
         view.line(name_of(cells_[i]) + " had finished with the same settings: taken as it is");
         view.end(i, "done");
         continue;
       }
-      auto ended = run_one(i, repeat, view, run_job);
+      auto ended = run_one(i, repeat, prepared, view, run_job);
       if (ended.interrupted_by != 0) return ended;
       view.end(i, ended.exit_code == 0 ? "done" : ended.line);
     }
@@ -69,9 +71,9 @@ train::Prepared Experiment::prepare(std::size_t cell, std::size_t repeat) const 
   return prepare_(config);
 }
 
-bool Experiment::take_finished(std::size_t i, std::size_t repeat) {
+bool Experiment::take_finished(std::size_t i, std::size_t repeat, const config::TrainConfig& resolved) {
   auto& cell = cells_[i];
-  auto finished = finished_run(prepare(i, repeat).setup.config, program_);
+  auto finished = finished_run(resolved, program_);
   if (finished.is_null()) return false;
   cell.repeats[repeat].summary = std::move(finished);
   report::take_median_repeat(cell);
@@ -79,10 +81,9 @@ bool Experiment::take_finished(std::size_t i, std::size_t repeat) {
   return true;
 }
 
-launch::Outcome Experiment::run_one(std::size_t i, std::size_t repeat, ExperimentView& view,
-                                    const RunJob& run_job) {
+launch::Outcome Experiment::run_one(std::size_t i, std::size_t repeat, train::Prepared& prepared,
+                                    ExperimentView& view, const RunJob& run_job) {
   auto& cell = cells_[i];
-  auto prepared = prepare(i, repeat);
   auto ended = run_training(prepared, program_, view.listener(), pause_unless_interrupted, run_job);
   if (ended.interrupted_by != 0) return ended;
   if (ended.exit_code != 0) {

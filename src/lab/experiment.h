@@ -51,8 +51,9 @@ class Experiment {
  private:
   void require_experiment() const;
   train::Prepared prepare(std::size_t cell, std::size_t repeat) const;
-  bool take_finished(std::size_t cell, std::size_t repeat);
-  launch::Outcome run_one(std::size_t cell, std::size_t repeat, ExperimentView& view, const RunJob& run_job);
+  bool take_finished(std::size_t cell, std::size_t repeat, const config::TrainConfig& resolved);
+  launch::Outcome run_one(std::size_t cell, std::size_t repeat, train::Prepared& prepared,
+                          ExperimentView& view, const RunJob& run_job);
   void save();
 
   const std::string folder_;

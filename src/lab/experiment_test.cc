@@ -40,7 +40,8 @@ class ExperimentTest : public ::testing::Test {
     spec.strategies = strategies;
     spec.workers = {2};
     spec.repeats = repeats;
-    return {folder_, plan_runs(spec), program_, [](const config::TrainConfig& config) {
+    return {folder_, plan_runs(spec), program_, [this](const config::TrainConfig& config) {
+              ++prepared_;
               return train::prepare(config, {{}, {}}, 1, "now");
             }};
   }
@@ -63,6 +64,7 @@ class ExperimentTest : public ::testing::Test {
   const std::string folder_ = (scratch_.path() / "experiment").string();
   const std::string program_ = (scratch_.path() / "program").string();
   int runs_ = 0;
+  mutable int prepared_ = 0;
 };
 
 TEST_F(ExperimentTest, RepeatsRunInTurnsAndARunThatFailsDoesNotStopTheOthers) {
@@ -98,6 +100,15 @@ TEST_F(ExperimentTest, AgainRunsWhatHasFinished) {
   std::make_unique<Experiment>(experiment({"ring"}))->run(told, false, jobs());
   EXPECT_FALSE(experiment({"ring"}).run(told, true, jobs()));
   EXPECT_EQ(runs_, 2);
+}
+
+// Data of several gigabytes may be read for it.
+TEST_F(ExperimentTest, PreparesARunOnceBesideTheFirstCheck) {
+  Told told;
+  auto all = std::make_unique<Experiment>(experiment({"ring", "allreduce"}));
+  EXPECT_EQ(prepared_, 2);
+  all->run(told, false, jobs());
+  EXPECT_EQ(prepared_, 4);
 }
 
 TEST_F(ExperimentTest, ChecksEveryRunBeforeTheFirst) {

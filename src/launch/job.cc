@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/version.h"
+#include "net/group.h"
 #include "net/segment_transport.h"
 #include "net/stall.h"
 #include "net/tcp_transport.h"
@@ -155,12 +156,11 @@ std::unique_ptr<net::Transport> connect(const WorkerJob& job, observe::JsonlSink
 }
 
 std::vector<Rank> workers_of_host(const WorkerJob& job) {
-  const auto host_of = [&](Rank r) { return job.hosts.at(static_cast<std::size_t>(to_int(r))); };
-  std::vector<Rank> workers;
-  for (int w = 0; w < job.workers; ++w) {
-    if (host_of(Rank{w}) == host_of(job.rank)) workers.push_back(Rank{w});
-  }
-  return workers;
+  const int host = job.hosts.at(static_cast<std::size_t>(to_int(job.rank)));
+  const auto workers = static_cast<std::size_t>(job.workers);
+  TUTTI_CHECK(workers <= job.hosts.size(), "hosts of {} ranks, {} workers", job.hosts.size(), workers);
+  // A host may have servers alone.
+  return net::ranks_by_host(std::span(job.hosts).first(workers))[host];
 }
 
 std::unique_ptr<net::Transport> connect_neighbours(const WorkerJob& job) {

@@ -38,6 +38,23 @@ ConnectOptions connection_of(const launch::WorkerJob& job) {
           job.ports};
 }
 
+// A group that connects speaks of its own ranks; who has called for it knows those of the session, which
+// `ranks` has by rank of the group.
+template <typename Connect>
+auto naming_ranks_of_session(std::span<const int> ranks, const Connect& connect) {
+  const auto named = [&](PeerFault fault) {
+    for (Rank* r : {&fault.rank, &fault.peer}) *r = Rank{ranks[static_cast<std::size_t>(to_int(*r))]};
+    return fault;
+  };
+  try {
+    return connect();
+  } catch (const PeerLost& e) {
+    throw PeerLost(named(e.fault));
+  } catch (const Timeout& e) {
+    throw Timeout(named(e.fault));
+  }
+}
+
 }  // namespace
 
 struct Member::Life {
@@ -147,9 +164,10 @@ std::unique_ptr<Member> Member::group(std::span<const int> ranks) {
   const bool share_memory =
       transport_->peer_memory() != nullptr || (in_job_.on_several_hosts() && !where.on_several_hosts());
   auto world = library::make_world(among, share_memory, 0, connection_, where);
-  auto transport = world->take_seat(among.rank());
-  auto member = std::make_unique<Member>(std::move(transport), connection_, std::move(where),
-                                         world->take_seat_among_neighbours());
+  auto transport = naming_ranks_of_session(ranks, [&] { return world->take_seat(among.rank()); });
+  auto neighbours = naming_ranks_of_session(ranks, [&] { return world->take_seat_among_neighbours(); });
+  auto member =
+      std::make_unique<Member>(std::move(transport), connection_, std::move(where), std::move(neighbours));
   member->life_ = life_;
   member->world_ = std::move(world);
   return member;

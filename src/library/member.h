@@ -44,7 +44,8 @@ class Member {
 
   std::unique_ptr<World> make_world(int servers);
 
-  // Some of the processes, ranked in the order given; called by these alone. Throws ConfigError.
+  // Some of the processes, ranked in the order given; called by these alone. Throws ConfigError, and Timeout
+  // and PeerLost, which name ranks of this session.
   std::unique_ptr<Member> group(std::span<const int> ranks);
 
   Tensors& tensors() { return tensors_; }

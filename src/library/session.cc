@@ -26,7 +26,9 @@ Session Session::join() {
   // Descriptors are closed by then, or somebody else's, and the others have come and gone.
   if (joined.exchange(true)) throw ConfigError("this process has joined its job already");
   if (placement->job_descriptor) return Session(library::Member::of_job(*placement->job_descriptor));
-  if (!placement->conflict.empty()) TORCH_WARN("tutti: ", placement->conflict);
+  // Of how many there are, rank 0 speaks for all; of a rank, only the one that has it.
+  if (!placement->conflict.empty() && (placement->rank == 0 || placement->ranks_conflict))
+    TORCH_WARN("tutti: ", placement->conflict);
   return Session(
       library::Member::of_meeting(joining::meet(*placement, settings, config::private_folder()), settings));
 }

@@ -181,6 +181,23 @@ TEST(Session, GroupsOnSeveralHostsUseTheMemoryThatTheyShare) {
   });
 }
 
+TEST(Session, AGroupThatDoesNotComeTogetherNamesRanksOfTheSession) {
+  const std::vector<int> ranks = {2, 1};
+  const ConnectOptions connection{net::make_secret(), "127.0.0.1",
+                                  net::unpinned_options(3, std::chrono::seconds(2))};
+  const auto patient = net::unpinned_options(3, std::chrono::seconds(20));
+  net::run_as_threads(net::Medium::sockets, 3, patient, [&](net::Transport& transport) {
+    if (transport.rank() == Rank{2}) {  // tells where it is, and goes
+      net::Survivors some(transport, {Rank{2}, Rank{1}});
+      collectives::NativeEngine among(some);
+      make_world(among, false, 0, connection, {.hosts = {0, 0}, .ranks = {Rank{2}, Rank{1}}});
+    }
+    if (transport.rank() != Rank{1}) return;
+    Member member(std::make_unique<net::Group>(transport, 3), connection);
+    expect_throw<PeerError>("rank 1: rank 2 ", [&] { member.group(ranks); });
+  });
+}
+
 TEST(Session, RefusesWhatItCannotMean) {
   run_sessions(2, net::Medium::memory, [](Session& session) {
     EXPECT_THROW(session.group({0, 0}), ConfigError);

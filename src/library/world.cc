@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "net/group.h"
 #include "net/segment_transport.h"
 #include "net/tcp_transport.h"
 
@@ -32,21 +33,17 @@ std::vector<int> hosts_of(const InJob& in_job, int world) {
   return hosts;
 }
 
-// Those on the host of `rank`, in their order.
-std::vector<Rank> ranks_of_host(const std::vector<int>& hosts, Rank rank) {
-  std::vector<Rank> here;
-  for (std::size_t r = 0; r < hosts.size(); ++r) {
-    if (hosts[r] == hosts.at(static_cast<std::size_t>(to_int(rank))))
-      here.push_back(Rank{static_cast<int>(r)});
-  }
-  return here;
+// Those on the host of this process, in ascending order.
+std::vector<Rank> ranks_of_host(const collectives::Collectives& all, const InJob& in_job) {
+  const auto hosts = hosts_of(in_job, all.world());
+  return net::ranks_by_host(hosts).at(hosts.at(static_cast<std::size_t>(to_int(all.rank()))));
 }
 
 // The memory file of the first rank of this host, which makes it, opened by all others there.
 template <typename T>
 std::shared_ptr<const T> shared_from_first(collectives::Collectives& all, const InJob& in_job,
                                            const std::function<T()>& make) {
-  const Rank first = ranks_of_host(hosts_of(in_job, all.world()), all.rank()).front();
+  const Rank first = ranks_of_host(all, in_job).front();
   std::shared_ptr<const T> shared;
   std::string where;
   if (first == all.rank()) {
@@ -151,7 +148,7 @@ class TcpWorld final : public World {
     options_.board = board_of_world(all, in_job, seats);
     if (in_job.on_several_hosts()) {
       if (in_job.board) progress_.emplace(options_.board, in_job, all.rank(), workers);
-      here_ = ranks_of_host(hosts_of(in_job, workers), all.rank());
+      here_ = ranks_of_host(all, in_job);
       place_ = static_cast<int>(std::ranges::find(here_, all.rank()) - here_.begin());
       memory_ = shared_from_first<net::Segment>(
           all, in_job, [&] { return net::Segment::create(static_cast<int>(here_.size())); });

@@ -2,8 +2,6 @@
 
 #include <torch/nn.h>
 
-#include <algorithm>
-
 namespace tutti::models {
 namespace {
 
@@ -92,10 +90,11 @@ BatchNorm2dImpl::BatchNorm2dImpl(std::int64_t channels)
       num_batches_tracked(register_buffer("num_batches_tracked", torch::zeros({}, torch::kInt64))) {}
 
 Tensor BatchNorm2dImpl::forward(const Tensor& x) {
+  // Of one number a channel there is no unbiased variance: running statistics stay as they are, because
+  // torch's would be NaN from then on.
   const bool tracks = is_training() && (!sum_ || tracks_());
   if (tracks) num_batches_tracked += 1;
   if (!sum_ || !is_training()) {
-    // Of one number a channel there is no unbiased variance: torch's would be NaN from then on.
     const bool keeps = !is_training() || x.numel() > x.size(1);
     return torch::batch_norm(x, weight, bias, keeps ? running_mean : Tensor(), keeps ? running_var : Tensor(),
                              is_training(), kMomentum, kEpsilon, /*cudnn_enabled=*/true);
@@ -104,9 +103,9 @@ Tensor BatchNorm2dImpl::forward(const Tensor& x) {
   {
     const torch::NoGradGuard no_grad;
     s = of_all_workers(x, sum_);
-    if (tracks) {
+    if (tracks && s.count > 1) {
       running_mean.lerp_(s.mean, kMomentum);
-      running_var.lerp_(s.variance * (s.count / std::max(s.count - 1, 1.0)), kMomentum);
+      running_var.lerp_(s.variance * (s.count / (s.count - 1)), kMomentum);
     }
   }
   return Normalise::apply(x, weight, bias, s, sum_);

@@ -38,13 +38,17 @@ Result run(BatchNorm2dImpl& norm, const torch::Tensor& images, const torch::Tens
 }
 
 TEST(BatchNorm, OneNumberAChannelLeavesWhatIsKnownOfManyAlone) {
-  auto norm = fresh();
-  norm->forward(random_images(2));
-  const auto mean = norm->running_mean.clone();
-  const auto variance = norm->running_var.clone();
-  EXPECT_TRUE(norm->forward(torch::randn({1, kChannels, 1, 1})).flatten().allclose(norm->bias, 0, 1e-3));
-  EXPECT_TRUE(torch::equal(norm->running_mean, mean));
-  EXPECT_TRUE(torch::equal(norm->running_var, variance));
+  for (const bool synchronised : {false, true}) {
+    SCOPED_TRACE(synchronised ? "synchronised" : "alone");
+    auto norm = fresh();
+    if (synchronised) synchronise_batch_norm(*norm, [](std::span<double>) {});  // a sum over one worker
+    norm->forward(random_images(2));
+    const auto mean = norm->running_mean.clone();
+    const auto variance = norm->running_var.clone();
+    EXPECT_TRUE(norm->forward(torch::randn({1, kChannels, 1, 1})).flatten().allclose(norm->bias, 0, 1e-3));
+    EXPECT_TRUE(torch::equal(norm->running_mean, mean));
+    EXPECT_TRUE(torch::equal(norm->running_var, variance));
+  }
 }
 
 // Sums of two threads.

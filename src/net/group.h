@@ -1,12 +1,21 @@
 // Some ranks of a job as a job of their own.
 #pragma once
 
+#include <map>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
 #include "net/transport.h"
 
 namespace tutti::net {
+
+// The ranks on each host, in ascending order; `hosts` says by rank which it is on.
+inline std::map<int, std::vector<Rank>> ranks_by_host(std::span<const int> hosts) {
+  std::map<int, std::vector<Rank>> ranks;
+  for (std::size_t r = 0; r < hosts.size(); ++r) ranks[hosts[r]].push_back(Rank{static_cast<int>(r)});
+  return ranks;
+}
 
 // The first few ranks: the workers, where servers stand behind them. The transport outlives the group. Only
 // members use it.

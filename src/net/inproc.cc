@@ -6,6 +6,7 @@
 #include <map>
 #include <thread>
 
+#include "net/group.h"
 #include "net/segment_transport.h"
 #include "net/tcp_transport.h"
 
@@ -76,8 +77,7 @@ void run_as_threads(Medium medium, int world, const TransportOptions& options,
 
 void run_on_hosts(const std::vector<int>& hosts, int world, Clock::duration timeout,
                   const std::function<void(Transport& all, Transport* neighbours)>& body) {
-  std::map<int, std::vector<Rank>> ranks;
-  for (std::size_t r = 0; r < hosts.size(); ++r) ranks[hosts[r]].push_back(Rank{static_cast<int>(r)});
+  const auto ranks = ranks_by_host(hosts);
   std::map<int, std::shared_ptr<const Segment>> segments;
   for (const auto& [host, here] : ranks) {
     segments[host] = std::make_shared<const Segment>(Segment::create(static_cast<int>(here.size()), kArena));

@@ -94,7 +94,7 @@ void ReplicaCheck::after_step(std::int64_t done, grad::Buckets& buckets, const s
   std::string what = fmt::format("step {}: {}", done, differing_replicas(names, digests).value());
   try {
     if (before_end) before_end();
-  } catch (const RunError& e) {
+  } catch (const std::exception& e) {  // libtorch throws its own
     what += fmt::format("; {}", e.what());
   }
   // Whoever ended first would have the launcher end the others in the middle of theirs.

@@ -34,7 +34,7 @@ class ReplicaCheck {
 
   // After this step; blocks until all workers have told. `beside` the parameters: buffers that must be the
   // same as well. Where replicas differ every worker calls `before_end`, and when all of them have, it throws
-  // RunError, the same on all of them but for a RunError of `before_end`, which it adds.
+  // RunError, the same on all of them but for what `before_end` has thrown, whose text it adds.
   void after_step(std::int64_t done, grad::Buckets& buckets, const state::NamedTensors& beside = {},
                   const std::function<void()>& before_end = {});
 

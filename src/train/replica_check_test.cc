@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "collectives/native.h"
@@ -70,6 +71,32 @@ TEST(ReplicaCheck, AlsoComparesWhatIsKeptBesideTheParametersAndEndsWhenAllAreRea
       EXPECT_NE(said.find("rank 1 is not as the other 2, first in norm.running_mean"), std::string::npos)
           << said;
       EXPECT_EQ(ready, 3);
+    }
+  });
+}
+
+// Whoever escaped would leave the others waiting at the barrier until their time-out.
+TEST(ReplicaCheck, WhateverFailsBeforeTheEndIsAddedToWhatIsSaid) {
+  net::run_as_threads(net::Medium::memory, 2, std::chrono::seconds(60), [](net::Transport& transport) {
+    collectives::NativeEngine workers(transport);
+    torch::nn::Linear layer(1, 1);
+    {
+      const torch::NoGradGuard no_grad;
+      for (auto& p : layer->parameters()) p.fill_(to_int(workers.rank()));
+    }
+    grad::Buckets buckets(*layer, 1 << 10, [&](std::size_t bytes) { return workers.allocate(bytes); });
+    observe::Trace trace(false, workers.rank());
+    ReplicaCheck check(workers, 1, trace);
+    const auto fail = [&] {
+      if (workers.rank() == Rank{1}) throw std::length_error("no room");  // not of the errors of this program
+    };
+    try {
+      check.after_step(1, buckets, {}, fail);
+      ADD_FAILURE() << "nobody has noticed";
+    } catch (const RunError& e) {
+      const std::string said = e.what();
+      EXPECT_NE(said.find("the replicas differ"), std::string::npos) << said;
+      EXPECT_EQ(said.ends_with("; no room"), workers.rank() == Rank{1}) << said;
     }
   });
 }

@@ -30,6 +30,7 @@ TrainedModel::TrainedModel(const RunContext& run)
     : network(make(run)),
       phases(network->phases()),
       buffers(*network),
-      differs(run.config.reproducible ? state::Differs::nothing : state::Differs::buffers) {}
+      differs(run.config.reproducible ? state::Differs::nothing : state::Differs::buffers),
+      shared_buffers(differs == state::Differs::nothing ? buffers.views() : state::NamedTensors()) {}
 
 }  // namespace tutti::train

@@ -19,11 +19,9 @@ struct TrainedModel {
   const state::Buffers buffers;
   // Whether the workers' buffers do between two evaluations: not where they are those of all shards.
   const state::Differs differs;
-
   // Those that are the same on all workers after every step.
-  state::NamedTensors shared_buffers() const {
-    return differs == state::Differs::nothing ? buffers.views() : state::NamedTensors();
-  }
+  const state::NamedTensors shared_buffers;
+
   // Makes them equal on all workers, where they differ. A collective call.
   void average_buffers(collectives::Collectives& workers) const {
     if (differs != state::Differs::nothing) buffers.average(workers);

@@ -95,7 +95,7 @@ class Trainer {
   void after_step() {
     const std::int64_t before = std::exchange(steps_seen_, exchange().steps_done());
     checkpoints_.report();
-    replicas_.after_step(steps_seen_, live_.replica().buckets, model_.shared_buffers(),
+    replicas_.after_step(steps_seen_, live_.replica().buckets, model_.shared_buffers,
                          [this] { checkpoints_.finish(); });
     if (steps_seen_ >= run_.plan.total_steps) return;
     const Due due = due_after(run_.config, run_.plan, before, steps_seen_);

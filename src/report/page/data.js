@@ -13,8 +13,8 @@ const strategies = [...new Set(report.cells.map((cell) => cell.strategy))];
 const palette = ["#4269d0", "#e8590c", "#2b9348", "#c2255c", "#b58900", "#1098ad", "#9c36b5", "#8d6e63", "#5c7cfa", "#d6336c"];
 const symbols = ["circle", "square", "triangle", "diamond", "star", "wye", "times", "plus", "hexagon", "asterisk"];
 const grey = "#8b95a1";
-const others = strategies.filter((name) => name !== "local");
-const colorOf = (name) => (name === "local" ? grey : palette[others.indexOf(name) % palette.length]);
+const distributed = strategies.filter((name) => name !== "local");
+const colorOf = (name) => (name === "local" ? grey : palette[distributed.indexOf(name) % palette.length]);
 const symbolOf = (name) => symbols[strategies.indexOf(name) % symbols.length];
 
 // What the controls say.

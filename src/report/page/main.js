@@ -27,9 +27,9 @@ function choice(label, id, values, current, onchange) {
 
 // The run whose nodes and rounds are shown: with the most workers, one that has rounds, if there is one.
 function usualCell() {
-  const done = ofModel().filter((cell) => ended(cell) && cell.workers === state.workers);
-  const drawn = done.find((cell) => cell.strategy === "ring") ?? done.find((cell) => (cell.schedules ?? []).some((s) => s.rounds)) ?? done[0];
-  return drawn ? drawn.index : -1;
+  const endedCells = ofModel().filter((cell) => ended(cell) && cell.workers === state.workers);
+  const representative = endedCells.find((cell) => cell.strategy === "ring") ?? endedCells.find((cell) => (cell.schedules ?? []).some((s) => s.rounds)) ?? endedCells[0];
+  return representative ? representative.index : -1;
 }
 
 function controls() {

@@ -12,10 +12,10 @@ const speedRows = (cells) => cells.map((cell) => {
 
 // Alone every strategy is the same training, measured once: each line begins there.
 function scalingRows() {
-  const one = baseline();
-  const rows = speedRows(visible().filter((cell) => cell !== one || cell.strategy !== "local"));
-  if (!one) return rows;
-  const [start] = speedRows([one]);
+  const singleWorker = baseline();
+  const rows = speedRows(visible().filter((cell) => cell !== singleWorker || cell.strategy !== "local"));
+  if (!singleWorker) return rows;
+  const [start] = speedRows([singleWorker]);
   const missing = [...new Set(rows.map((row) => row.strategy))].filter((name) => !rows.some((row) => row.strategy === name && row.workers === 1));
   return [...missing.map((strategy) => ({ ...start, strategy })), ...rows].sort((a, b) => a.workers - b.workers);
 }
