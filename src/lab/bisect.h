@@ -29,8 +29,10 @@ struct Bisection {
   // "processor: "A" against "B"".
   std::vector<std::string> arithmetic = {};
   std::int64_t equal_until = 0;  // steps: the last common checkpoint that agrees; 0: the beginning
-  std::optional<std::int64_t> differ_from = {};  // the first that does not
-  std::optional<Place> place = {};               // none: replays do not differ
+  std::optional<std::int64_t> differ_from = {};  // the first that does not; none: all agree
+  // None: nothing was found. Where replays agree and checkpoints do not, what the first that do not agree
+  // have otherwise: its stage is "checkpoint".
+  std::optional<Place> place = {};
   std::optional<ElementDifference> element = {};
   std::string side = {};    // in words: which side of the exchange, and whose
   std::string remark = {};  // what else there is to say, if anything

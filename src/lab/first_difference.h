@@ -27,7 +27,7 @@ RecordedRun read_records(const std::filesystem::path& run, int workers);
 // The first place that is not the same.
 struct Place {
   std::int64_t step = 0;
-  std::string stage;             // one of train::kRecordStages
+  std::string stage;             // one of train::kRecordStages; of saved ones "checkpoint"
   std::string tensor;            // as the model calls it; of the optimizer's state "exp_avg.conv1.weight"
   std::vector<std::string> who;  // that have it otherwise: "rank-1"
   bool begins_so = false;        // it is what the runs begin with
