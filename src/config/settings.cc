@@ -228,8 +228,8 @@ std::vector<Setting> emulation_settings() {
                   "TFLOP/s of a device whose pace a step keeps: 3 times the forward pass "
                   "of a batch (instead of --pace)"}),
       changeable({"slow", &C::slow,
-                  "RANK:FACTOR, such as 1:2.5, makes one worker slower: it waits in each step until computing has taken "
-                  "FACTOR (1 or more) times as long"}),
+                  "RANK:FACTOR, such as 1:2.5, makes one worker slower: it waits in each step until computing has "
+                  "taken FACTOR (1 or more) times as long"}),
       changeable({"flip_bit", &C::flip_bit,
                   "RANK:STEP:TENSOR:ELEMENT:BIT flips one bit of a gradient on that worker in that step, for tests "
                   "of what finds it; :gradient behind it does so before the exchange, :mean (the default) after "
@@ -294,9 +294,9 @@ std::vector<Setting> outcome_settings() {
        "steps between checkpoints; 0: after each epoch and at the end"},
       {"no_checkpoint", &C::no_checkpoint, "save no checkpoint, not even at the end"},
       {"check_replicas", &C::check_replicas, {.least = 1, .or_zero = true, .said_least = 0},
-       "steps between comparisons of digests of the workers' parameters: where they differ the run ends with 1, before it "
-       "saves anything, and names the step, the tensor and the ranks in the minority; 0: never (the summary has a digest "
-       "of each replica either way)"},
+       "steps between comparisons of digests of the workers' parameters: where they differ the run ends with 1, before "
+       "it saves anything, and names the step, the tensor and the ranks in the minority; 0: never (the summary has a "
+       "digest of each replica either way)"},
       {"record_digests", &C::record_digests,
        "write record/, digests of each step's gradients, means and parameters on every worker (for `tutti "
        "bisect`)"},
