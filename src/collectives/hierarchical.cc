@@ -83,14 +83,6 @@ class Stages {
   std::exception_ptr failure_;
 };
 
-std::map<int, std::vector<Rank>> ranks_by_host(const Hosts& hosts) {
-  std::map<int, std::vector<Rank>> ranks;
-  for (std::size_t r = 0; r < hosts.by_rank.size(); ++r) {
-    ranks[hosts.by_rank[r]].push_back(Rank{static_cast<int>(r)});
-  }
-  return ranks;
-}
-
 void copy(const Buffer& into, const Buffer& from) {
   if (from.count > 0) std::memcpy(into.data, from.data, from.bytes());
 }
@@ -102,7 +94,7 @@ Buffer part_of(const Buffer& buffer, const Chunk& part) {
 }  // namespace
 
 Hierarchy::Hierarchy(net::Transport& all, const Hosts& hosts)
-    : all_(all), neighbours_(hosts.neighbours), ranks_(ranks_by_host(hosts)) {
+    : all_(all), neighbours_(hosts.neighbours), ranks_(net::ranks_by_host(hosts.by_rank)) {
   stripes_ = all.world();
   for (const auto& [host, here] : ranks_) stripes_ = std::min(stripes_, static_cast<int>(here.size()));
   const auto& here = ranks_.at(hosts.by_rank.at(static_cast<std::size_t>(to_int(all.rank()))));
