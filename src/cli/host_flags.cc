@@ -2,6 +2,7 @@
 
 #include "cli/command.h"
 #include "config/environment.h"
+#include "config/flags.h"
 
 namespace tutti::cli {
 
@@ -18,6 +19,12 @@ void add_host_flags(CLI::App& command, HostFlags& flags) {
                      "the path of tutti on the other hosts; default where this one is");
 }
 
+void add_listen_flags(CLI::App& command, ListenFlags& flags) {
+  command.add_option("--interface", flags.interface,
+                     "network interface that ranks listen on, by name, address or network (10.0.0.0/24)");
+  command.add_option("--port-range", flags.port_range, "FIRST-LAST: ports that they listen on");
+}
+
 std::vector<config::Host> hosts_of(const HostFlags& flags) {
   return config::named_hosts(flags.hosts, flags.hostfile);
 }
@@ -26,6 +33,12 @@ launch::HostOptions options_of(const HostFlags& flags) {
   return {.ssh = config::find_program("ssh"),
           .ssh_config = flags.ssh_config,
           .program = flags.remote_program.empty() ? this_program() : flags.remote_program};
+}
+
+void listen_as(const ListenFlags& flags, launch::JobSpec& job) {
+  const auto settings = config::join_settings();
+  job.interface = flags.interface.empty() ? settings.interface : flags.interface;
+  job.ports = parse_port_range(flags.port_range.empty() ? settings.port_range : flags.port_range);
 }
 
 }  // namespace tutti::cli

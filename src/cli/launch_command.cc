@@ -27,8 +27,7 @@ struct LaunchFlags {
   std::string transport = "shm";
   bool transport_said = false;
   std::string wire = "auto";
-  std::string interface;   // empty: the variable's
-  std::string port_range;  // likewise
+  ListenFlags listen;
   double timeout_s = 600;
   bool prefix = true;
   std::vector<std::string> command;
@@ -46,9 +45,7 @@ launch::JobSpec spec_of(const LaunchFlags& f) {
   job.command[0] = config::find_program(f.command[0]);
   job.transport = f.transport;
   job.wire = f.wire;
-  const auto settings = config::join_settings();
-  job.interface = f.interface.empty() ? settings.interface : f.interface;
-  job.ports = parse_port_range(f.port_range.empty() ? settings.port_range : f.port_range);
+  listen_as(f.listen, job);
   job.timeout = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(f.timeout_s));
   job.busy_threads = 2;  // backward computes while the exchange waits
   return job;
@@ -115,9 +112,7 @@ void add_launch(CLI::App& app, Action& action) {
   command->add_option("--wire", flags->wire, config::kWireHelp)
       ->check(CLI::IsMember({"auto", "auth", "encrypt", "plain"}))
       ->capture_default_str();
-  command->add_option("--interface", flags->interface,
-                      "network interface that they listen on, by name, address or network (10.0.0.0/24)");
-  command->add_option("--port-range", flags->port_range, "FIRST-LAST: ports that they listen on");
+  add_listen_flags(*command, flags->listen);
   command
       ->add_option("--timeout", flags->timeout_s,
                    "seconds that a wait for others may last while nobody in the job gets anything done")
