@@ -24,6 +24,7 @@ struct PeerFault {
   Rank peer{};            // who is to blame
   std::string operation;  // e.g. "all-reduce of bucket 2, step 17"
   std::chrono::milliseconds waited{0};
+  std::string address = {};  // where the peer was called in vain, HOST:PORT; empty if it was connected
 };
 
 // A peer is gone: its process ended or its connection closed.

@@ -47,9 +47,10 @@ Diagnosis blame_the_silent(const std::vector<RankEnd>& ends, const RankEnd& repo
   const auto peer = std::ranges::find(ends, fault->peer, &RankEnd::rank);
   const bool stopped = peer != ends.end() && peer->stopped;
   return {reporter.exit_code,
-          fmt::format("{} did not answer for {:.1f} s{}: {} waited for it in {}", who(ends, fault->peer),
+          fmt::format("{} did not answer for {:.1f} s{}: {} waited for it in {}{}{}", who(ends, fault->peer),
                       static_cast<double>(fault->waited.count()) / 1000.0,
-                      stopped ? " (its process is stopped)" : "", who(ends, fault->rank), fault->operation)};
+                      stopped ? " (its process is stopped)" : "", who(ends, fault->rank), fault->operation,
+                      fault->address.empty() ? "" : " at ", fault->address)};
 }
 
 }  // namespace

@@ -26,6 +26,13 @@ TEST(Diagnose, AllWellIsNothingToSay) {
   EXPECT_TRUE(v.line.empty());
 }
 
+TEST(Diagnose, WhoCannotBeReachedIsNamedWithTheAddress) {
+  RankEnd calling = blaming(1, 1, Kind::timeout, 0, "connecting");
+  calling.failure->fault->address = "10.0.0.1:20000";
+  const auto v = diagnose({blaming(0, 2, Kind::timeout, 1, "connecting"), calling});
+  EXPECT_EQ(v.line, "rank 0 did not answer for 30.0 s: rank 1 waited for it in connecting at 10.0.0.1:20000");
+}
+
 TEST(Diagnose, KilledRankIsNamedEvenIfAnotherEndedFirst) {
   RankEnd killed = ended(1, 2, 0);
   killed.signal = SIGKILL;

@@ -194,7 +194,8 @@ nlohmann::json to_json(const Failure& f) {
     json["fault"] = {{"rank", to_int(f.fault->rank)},
                      {"peer", to_int(f.fault->peer)},
                      {"operation", f.fault->operation},
-                     {"waited_ms", f.fault->waited.count()}};
+                     {"waited_ms", f.fault->waited.count()},
+                     {"address", f.fault->address}};
   }
   return {{"failure", json}};
 }
@@ -204,8 +205,9 @@ Failure failure_from_json(const nlohmann::json& json) {
   Failure f{static_cast<Failure::Kind>(j.at("kind").get<int>()), j.at("what"), std::nullopt};
   if (j.contains("fault")) {
     const auto& p = j["fault"];
-    f.fault = PeerFault{Rank{p.at("rank").get<int>()}, Rank{p.at("peer").get<int>()}, p.at("operation"),
-                        std::chrono::milliseconds(p.at("waited_ms").get<std::int64_t>())};
+    f.fault =
+        PeerFault{Rank{p.at("rank").get<int>()}, Rank{p.at("peer").get<int>()}, p.at("operation"),
+                  std::chrono::milliseconds(p.at("waited_ms").get<std::int64_t>()), p.value("address", "")};
   }
   return f;
 }

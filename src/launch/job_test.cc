@@ -163,7 +163,8 @@ TEST(Job, WhatAJobDoesNotHaveIsNotOpened) {
 }
 
 TEST(Job, FailuresArriveAsTheyWere) {
-  const PeerFault fault{Rank{3}, Rank{1}, "all-reduce, bucket 2", std::chrono::milliseconds(4321)};
+  const PeerFault fault{Rank{3}, Rank{1}, "all-reduce, bucket 2", std::chrono::milliseconds(4321),
+                        "10.0.0.1:20000"};
   const auto sent_over = [](const std::exception& e) { return failure_from_json(to_json(failure_of(e))); };
   const auto lost = sent_over(PeerLost(fault));
   EXPECT_EQ(lost.kind, Failure::Kind::peer_lost);
@@ -172,6 +173,7 @@ TEST(Job, FailuresArriveAsTheyWere) {
   EXPECT_EQ(lost.fault->peer, fault.peer);
   EXPECT_EQ(lost.fault->operation, fault.operation);
   EXPECT_EQ(lost.fault->waited, fault.waited);
+  EXPECT_EQ(lost.fault->address, fault.address);
   EXPECT_EQ(sent_over(Timeout(fault)).kind, Failure::Kind::timeout);
   const auto usage = sent_over(ConfigError("no such thing"));
   EXPECT_EQ(usage.kind, Failure::Kind::usage);

@@ -73,6 +73,20 @@ TEST_F(AcceptorTest, LetsInWhoKnowsTheSecret) {
   EXPECT_EQ(rejected_connections(), 0U);
 }
 
+TEST(Dial, InVainSaysWhere) {
+  boost::asio::io_context io;
+  Tcp::acceptor nobody(io, {boost::asio::ip::make_address("127.0.0.1"), 0});
+  const Endpoint where{"127.0.0.1", nobody.local_endpoint().port()};
+  nobody.close();
+  try {
+    dial(where, make_secret(), Rank{1}, Rank{0}, Deadline::in(std::chrono::milliseconds(20)));
+    FAIL() << "nobody listens";
+  } catch (const Timeout& e) {
+    EXPECT_EQ(e.fault.address, fmt::format("127.0.0.1:{}", where.port));
+    EXPECT_NE(std::string(e.what()).find(e.fault.address), std::string::npos) << e.what();
+  }
+}
+
 TEST_F(AcceptorTest, ClosesAndCountsGarbage) {
   auto socket = connect_raw();
   boost::asio::write(socket, boost::asio::buffer(std::string(4096, 'x')));

@@ -146,9 +146,15 @@ Connection dial_once(const Endpoint& where, const Credentials& ours, Rank self, 
 Connection dial(const Endpoint& where, const Credentials& credentials, Rank self, Rank to,
                 Deadline deadline) {
   Connection made;
-  while (!(made = dial_once(where, credentials, self, to, deadline))) {
-    if (deadline.passed()) throw Timeout({self, to, std::string(kConnecting), deadline.waited()});
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // there is nothing to wait on
+  try {
+    while (!(made = dial_once(where, credentials, self, to, deadline))) {
+      if (deadline.passed()) throw Timeout({self, to, std::string(kConnecting), deadline.waited()});
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // there is nothing to wait on
+    }
+  } catch (const Timeout& e) {
+    PeerFault fault = e.fault;
+    fault.address = fmt::format("{}:{}", where.host, where.port);
+    throw Timeout(std::move(fault));
   }
   return made;
 }

@@ -22,8 +22,9 @@ struct Connection {
 };
 
 // A connected, authenticated socket, non-blocking and without delay. Retries while nobody listens yet or
-// the listener drops us undecided. Throws Timeout naming `to`, AuthError if the listener does not know the
-// secret or turns us away, ProtocolError naming both versions, or both terms, if it has others than we.
+// the listener drops us undecided. Throws Timeout naming `to` and the address, AuthError if the listener does
+// not know the secret or turns us away, ProtocolError naming both versions, or both terms, if it has others
+// than we.
 Connection dial(const Endpoint& where, const Credentials& credentials, Rank self, Rank to, Deadline deadline);
 
 // Exactly these bytes over a non-blocking socket. Throws Timeout, PeerLost.
