@@ -78,19 +78,118 @@ TEST_F(Doctor, NamesHostsThatCannotBeUsedAndGoesOn) {
   const Ended old = examine("localhost,host1", {"--remote-program", other_version.string()});
   EXPECT_EQ(old.code, 1);
   EXPECT_NE(old.out.find("problem: host host1 has tutti 0.0.1 at "), std::string::npos) << old.out;
+  const auto words = row(old.out, {"host1", "yes", "0.0.1"});
+  ASSERT_FALSE(words.empty()) << old.out;
+  EXPECT_EQ(words.back(), kVersion) << "why it cannot be used";
   expect_nothing_left();
 }
 
-// A host that ssh reaches, and on whose address no rank does.
-TEST_F(Doctor, SaysWhereRanksCannotConnect) {
+// The port at the end of a row that says who could not reach whom where; 0 if it is no such row.
+int port_in_vain(const std::vector<std::string>& words, const std::string& from, const std::string& to,
+                 const std::string& address) {
+  if (words.size() != 11) return 0;
+  const std::vector<std::string> said(words.begin() + 2, words.end() - 1);
+  if (said != std::vector<std::string>{"cannot", "connect:", from, "could", "not", "reach", to, "at"})
+    return 0;
+  return words.back().starts_with(address + ":") ? std::stoi(words.back().substr(address.size() + 1)) : 0;
+}
+
+// Hosts that ssh reaches, and whose ranks do not reach each other.
+TEST_F(Doctor, APairThatCannotConnectIsARowAndHidesNoOther) {
   make_hosts(3);
   if (IsSkipped()) return;
   change_network(1, "ip", "route add blackhole 10.77.1.2/32");
   const Ended e = examine("host0,host1,host2");
   EXPECT_EQ(e.code, 1) << e.out;
-  EXPECT_NE(e.out.find("problem: the hosts cannot be connected: "), std::string::npos) << e.out;
-  EXPECT_NE(e.out.find("rank 2 is host2"), std::string::npos) << e.out;
+  EXPECT_EQ(row(e.out, {"host0", "host1"}).size(), 8U) << e.out;
+  EXPECT_EQ(row(e.out, {"host0", "host2"}).size(), 8U) << e.out;
+  EXPECT_GT(port_in_vain(row(e.out, {"host1", "host2"}), "host2", "host1", "10.77.1.1"), 0) << e.out;
+  EXPECT_NE(e.out.find("problem: host2 could not reach host1 at 10.77.1.1:"), std::string::npos) << e.out;
   expect_nothing_left();
+}
+
+// ssh reaches the host; its ranks do not reach the launcher.
+TEST_F(Doctor, AHostThatCannotReachTheLauncherIsNamed) {
+  make_hosts(2);
+  if (IsSkipped()) return;
+  // What sshd answers goes on; all else from host 1 to host 0 does not.
+  change_network(1, "ip", "rule add to 10.77.1.0/32 ipproto tcp sport 22 lookup main priority 10");
+  change_network(1, "ip", "rule add blackhole to 10.77.1.0/32 priority 20");
+  const Ended e = examine("localhost,host1");
+  EXPECT_EQ(e.code, 1) << e.out;
+  const std::string why = "host1 could not reach the launcher, where ranks meet, at 10.77.1.0:";
+  EXPECT_NE(e.out.find("cannot connect: " + why), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("problem: " + why), std::string::npos) << e.out;
+  expect_nothing_left();
+}
+
+// The hosts are on two networks, on one of which two of them do not reach each other.
+TEST_F(Doctor, LooksAtTheInterfaceAndPortsOfTheJob) {
+  make_hosts(3);
+  if (IsSkipped()) return;
+  for (std::size_t host = 0; host < 3; ++host)
+    change_network(host, "ip", fmt::format("address add 10.88.0.{}/24 dev eth0", host + 1));
+  change_network(1, "ip", "route add blackhole 10.88.0.3/32");
+  EXPECT_EQ(examine("host0,host1,host2").code, 0) << "on the network of ssh";
+
+  const Ended e =
+      examine("host0,host1,host2", {"--interface", "10.88.0.0/24", "--port-range", "20100-20101"});
+  EXPECT_EQ(e.code, 1) << e.out;
+  EXPECT_EQ(row(e.out, {"host0", "host1"}).size(), 8U) << e.out;
+  EXPECT_EQ(row(e.out, {"host0", "host2"}).size(), 8U) << e.out;
+  const int port = port_in_vain(row(e.out, {"host1", "host2"}), "host2", "host1", "10.88.0.2");
+  EXPECT_TRUE(port == 20100 || port == 20101) << e.out;
+
+  const Ended few = examine("host0:2,host1:2", {"--port-range", "20100-20101"});
+  EXPECT_EQ(few.code, 1) << few.out;
+  EXPECT_NE(few.out.find("problem: host host0 needs 3 ports for 2 processes and the launcher, and "
+                         "20100-20101 has 2"),
+            std::string::npos)
+      << few.out;
+  EXPECT_EQ(few.out.find("problem: host host1"), std::string::npos) << few.out;
+
+  const Ended none = examine("host0,host1", {"--interface", "eth7"});
+  EXPECT_EQ(none.code, 1) << none.out;
+  EXPECT_EQ(row(none.out, {"host0", "host1", "cannot", "connect:"}).empty(), false) << none.out;
+  EXPECT_NE(none.out.find("--interface eth7 is no interface"), std::string::npos) << none.out;
+  expect_nothing_left();
+}
+
+TEST_F(Doctor, RefusesPortsThatAreNoneAndPortsOfNoJob) {
+  expect_refused({"doctor", "-H", "localhost", "--port-range", "many"}, "many");
+  expect_refused({"doctor", "--port-range", "20100-20101"}, "name them with --hosts");
+}
+
+// Its agent is ours, but for the time that it says it has.
+TEST_F(Doctor, NamesAHostWhoseClockIsOff) {
+  make_hosts(2);
+  if (IsSkipped()) return;
+  for (const int off_s : {100, -100}) {
+    const auto other_clock = root() / fmt::format("clock{}", off_s);
+    std::ofstream(other_clock) << "#!/usr/bin/python3\n"
+                               << "import json, subprocess, sys\n"
+                               << "agent = subprocess.Popen(['" << Running::program()
+                               << "', *sys.argv[1:]],\n"
+                               << "                         stdout=subprocess.PIPE, text=True)\n"
+                               << "for line in agent.stdout:\n"
+                               << "    message = json.loads(line)\n"
+                               << "    if 'clock' in message: message['clock'][1] += " << off_s << "\n"
+                               << "    print(json.dumps(message), flush=True)\n"
+                               << "sys.exit(agent.wait())\n";
+    fs::permissions(other_clock, fs::perms::owner_all);
+    const Ended e = examine("localhost,host1", {"--remote-program", other_clock.string()});
+    EXPECT_EQ(e.code, 0) << "it keeps no job from running: " << e.out << e.error;
+    const std::string begin = "note: the clock of host host1 is ";
+    const auto at = e.out.find(begin);
+    ASSERT_NE(at, std::string::npos) << e.out;
+    EXPECT_NEAR(std::stod(e.out.substr(at + begin.size())), 100, 1) << e.out;
+    EXPECT_NE(e.out.find(off_s > 0 ? " s ahead of this one's" : " s behind of this one's", at),
+              std::string::npos)
+        << e.out;
+    EXPECT_EQ(e.out.find("clock of host localhost"), std::string::npos) << e.out;
+    EXPECT_EQ(row(e.out, {"localhost", "host1"}).size(), 8U) << e.out;
+    expect_nothing_left();
+  }
 }
 
 // As they stand: ssh finds the hosts because the one in PATH reads the test's configuration.

@@ -98,11 +98,16 @@ void add_doctor(CLI::App& app, Action& action) {
       "doctor",
       "What this machine and build can do; with hosts, whether a job can run on them, and their links");
   const auto flags = std::make_shared<HostFlags>();
+  const auto listen = std::make_shared<ListenFlags>();
   add_host_flags(*command, *flags);
-  command->callback([flags, &action] {
-    action = [flags] {
+  add_listen_flags(*command, *listen);
+  command->callback([flags, listen, &action] {
+    action = [flags, listen] {
       const auto hosts = hosts_of(*flags);
-      return hosts.empty() ? doctor() : doctor_hosts(hosts, options_of(*flags));
+      if (!hosts.empty()) return doctor_hosts(hosts, options_of(*flags), *listen);
+      if (!listen->interface.empty() || !listen->port_range.empty())
+        throw ConfigError("--interface and --port-range are of a job on hosts; name them with --hosts");
+      return doctor();
     };
   });
 }

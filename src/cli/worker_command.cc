@@ -113,7 +113,17 @@ void bench(const launch::WorkerJob& job, const net::StatusBoard&, observe::Jsonl
 }
 
 void bench_links(const launch::WorkerJob& job, const net::StatusBoard&, observe::JsonlSink& report) {
-  lab::bench_links(*launch::connect(job, report), [&](const lab::Link& link) { report.write_line(link); });
+  try {
+    lab::bench_links(*launch::connect(job, report), [&](const lab::Link& link) { report.write_line(link); });
+  } catch (const Timeout& e) {
+    // Both ends of a connection that does not come about time out; the one that called knows where.
+    const auto& fault = e.fault;
+    if (!fault.address.empty()) {
+      report.write_line(
+          {{lab::kUnreached, lab::Unreached{to_int(fault.rank), to_int(fault.peer), fault.address}}});
+    }
+    throw;
+  }
 }
 
 void bench_ps(const launch::WorkerJob& job, const net::StatusBoard&, observe::JsonlSink& report) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "net/transport.h"
 
@@ -20,6 +21,15 @@ struct Link {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Link, from, to, there_bytes_per_second, back_bytes_per_second,
                                    round_trip_s)
+
+// What a rank reports that called another in vain while the job was being connected.
+struct Unreached {
+  int from = 0;
+  int to = 0;           // below 0: the launcher, where ranks find each other
+  std::string address;  // HOST:PORT
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Unreached, from, to, address)
+inline constexpr const char* kUnreached = "unreached";  // what its report is called
 
 // Every rank of the job calls it; the lower rank of a pair is told what was measured. A pair takes about half
 // a second. Throws what the transport throws.

@@ -197,7 +197,7 @@ void Agents::greet(std::size_t host, const json& message) {
   if (version != kVersion) {
     return lose(host, {fmt::format("has tutti {} at {}; this is {}: the same version must be on all hosts",
                                    version, options_.program, kVersion),
-                       true});
+                       true, version});
   }
   c.hello = hello_from_json(message);
   c.last_error.clear();  // a greeting, at most

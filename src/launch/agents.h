@@ -28,6 +28,7 @@ namespace tutti::launch {
 struct Loss {
   std::string how;       // "cannot be reached: ssh ended with exit code 255 (...)"
   bool refused = false;  // the host is not set up for this job, and would not be the next time either
+  std::string other_version = {};  // of tutti there, if that is why
 };
 
 // Hosts go by their number in the order given. Runs on the thread that runs `io`.

@@ -64,6 +64,7 @@ class Inspection {
 
   void lose(std::size_t host, const Loss& loss) {
     found_[host].problem = loss.how;
+    found_[host].other_version = loss.other_version;
     on_each_(found_[host]);
     agents_.dismiss(host);
   }

@@ -16,6 +16,7 @@ struct Inspected {
   std::string name;
   std::optional<AgentHello> hello = {};  // nothing where the host cannot be used
   std::string problem = {};              // why not, as what follows its name
+  std::string other_version = {};        // of tutti there, if that is why
   // How far its clock is ahead of ours, and by how much that may be wrong: half of the quickest way there and
   // back.
   double clock_ahead_s = 0;
