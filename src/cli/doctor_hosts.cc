@@ -54,11 +54,13 @@ void print_hosts(const std::vector<launch::Inspected>& hosts) {
   constexpr auto kRow = "{:<24} {:<9} {:<10} {:>5} {:>10}  {:<18} {}\n";
   fmt::print(kRow, "host", "reachable", "version", "cores", "memory", "clock", "address");
   for (const auto& h : hosts) {
+    if (!h.other_version.empty()) {
+      fmt::print("{:<24} {:<9} {:<10} cannot be used: this is {}\n", h.name, "yes", h.other_version,
+                 kVersion);
+      continue;
+    }
     if (!h.hello) {
-      // One that has answered with another version is there, and of no use.
-      h.other_version.empty() ? fmt::print(kRow, h.name, "no", "", "", "", "", "")
-                              : fmt::print("{:<24} {:<9} {:<10} cannot be used: this is {}\n", h.name, "yes",
-                                           h.other_version, kVersion);
+      fmt::print(kRow, h.name, "no", "", "", "", "", "");
       continue;
     }
     fmt::print(kRow, h.name, "yes", h.hello->version, h.hello->cores, human_bytes(h.hello->memory_bytes),
