@@ -1,5 +1,6 @@
 // The program with a folder of images that its user brings.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <filesystem>
 #include <fstream>
@@ -87,6 +88,32 @@ TEST_F(OwnImages, AFolderIsLearnedByOneCommand) {
   EXPECT_GT(s["test_accuracy"], 0.9);
   EXPECT_EQ(s["config"]["classes"], 10);
   EXPECT_EQ(s["replicas_sha256"][0], s["replicas_sha256"][1]);
+}
+
+// Pictures are decoded by as many threads as a worker has cores, and then moved, mirrored and cut out.
+TEST_F(OwnImages, ReproducibleRunsDecodeAndChangeThemAlikeOnAnyNumberOfCores) {
+  const auto folder = digits();
+  const auto hash_of = [&](std::vector<std::string> way, const std::function<void()>& before = {}) {
+    way.insert(way.begin(), {"train", "--data", "images:" + folder, "--model", "mnist-cnn", "--reproducible",
+                             "--global-batch", "16", "--crop", "--flip", "--cutout", "6", "--steps", "14",
+                             "--no-evaluate", "--no-checkpoint", "--overwrite", "--out", out().string()});
+    const Ended e = run(way, before);
+    EXPECT_EQ(e.code, 0) << e.error;
+    return e.code == 0 ? summary()["parameters_sha256"].get<std::string>() : e.error;
+  };
+  const auto on_one_core = [] {
+    cpu_set_t cores;
+    ::sched_getaffinity(0, sizeof cores, &cores);
+    int first = 0;
+    while (!CPU_ISSET(first, &cores)) ++first;
+    CPU_ZERO(&cores);
+    CPU_SET(first, &cores);
+    ::sched_setaffinity(0, sizeof cores, &cores);
+  };
+  const auto expected = hash_of({"--strategy", "local"});
+  EXPECT_EQ(hash_of({"--strategy", "local"}, on_one_core), expected);
+  EXPECT_EQ(hash_of({"--strategy", "ring", "--workers", "2"}), expected);
+  EXPECT_EQ(hash_of({"--strategy", "allreduce", "--workers", "4"}, on_one_core), expected);
 }
 
 TEST_F(OwnImages, ARunGoesOnWhereverItsFolderLiesAndRefusesAnother) {

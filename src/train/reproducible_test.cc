@@ -283,6 +283,59 @@ TEST_F(ReproducibleRun, SynchronisedBatchNormEndsWithTheSameBits) {
       << "a shard's own statistics would be others";
 }
 
+// Each of these hangs on a part's own samples: what a shard drops, the statistics of its micro batches, and
+// the norm of the sum that all of them make.
+TEST_F(ReproducibleRun, MicroBatchesClippingDropoutAndBatchNormTogetherChangeNothing) {
+  const TrialCase mobile{{"batch_norm", "mobilenetv2-cifar", "synthetic", true, 16, 32}, "sgd"};
+  const auto with = [&](const TrainingWay& way, std::int64_t accumulate, double clip_norm = 0.05) {
+    auto c = config(mobile, way);
+    c.shards = 4;
+    c.accumulate = accumulate;
+    c.clip_norm = clip_norm;
+    c.steps = 3;
+    return run(c);
+  };
+  std::vector<std::string> hashes;
+  for (const std::int64_t accumulate : {1, 2}) {
+    const auto alone = with({"local"}, accumulate);
+    const std::string expected = alone["parameters_sha256"];
+    for (const TrainingWay& way : {TrainingWay{"ring", 2}, TrainingWay{"ps-sync", 3, 2}}) {
+      const auto summary = with(way, accumulate);
+      EXPECT_EQ(summary["parameters_sha256"], expected) << text_of(way) << ", in " << accumulate;
+      for (const auto& replica : summary["replicas_sha256"]) EXPECT_EQ(replica, expected) << text_of(way);
+      EXPECT_EQ(summary["train_loss"], alone["train_loss"]) << text_of(way) << ", in " << accumulate;
+    }
+    hashes.push_back(expected);
+  }
+  EXPECT_NE(hashes[0], hashes[1]) << "a micro batch's statistics are others than its shard's";
+  EXPECT_NE(with({"local"}, 1, 0)["parameters_sha256"].get<std::string>(), hashes[0])
+      << "nothing was clipped";
+}
+
+TEST_F(ReproducibleRun, AugmentationIsTheSameWhoeverDecodesTheSample) {
+  // Three epochs of three steps, so that every sample is seen in other ways, and by others.
+  data::fixture::write_bars(folder_.path() / "data", "mnist", 72, 20);
+  const TrialCase dropout{{"dropout", "mnist-cnn"}, "adam"};
+  const auto with = [&](const TrainingWay& way, bool augmented = true) {
+    auto c = config(dropout, way);
+    c.global_batch = 24;
+    c.steps = 9;
+    c.crop = c.flip = augmented;
+    c.cutout = augmented ? 6 : 0;
+    c.no_evaluate = false;
+    return run(c);
+  };
+  const auto alone = with({"local"});
+  for (const TrainingWay& way : {TrainingWay{"ring", 2}, TrainingWay{"ps-sync", 3, 1},
+                                 TrainingWay{"allreduce", 4}, TrainingWay{"hybrid", 4, 2}}) {
+    const auto summary = with(way);
+    EXPECT_EQ(summary["parameters_sha256"], alone["parameters_sha256"]) << text_of(way);
+    EXPECT_EQ(summary["train_loss"], alone["train_loss"]) << text_of(way);
+    EXPECT_EQ(summary["test_loss"], alone["test_loss"]) << text_of(way);
+  }
+  EXPECT_NE(with({"local"}, false)["parameters_sha256"], alone["parameters_sha256"]) << "nothing was changed";
+}
+
 // Running statistics are among what is compared.
 TEST_F(ReproducibleRun, ReplicasAreTheSameAfterEveryStep) {
   const TrialCase norm{{"batch_norm", "mobilenetv2-cifar", "synthetic", true, 8, 32}, "sgd"};
