@@ -1,4 +1,5 @@
 // --reproducible as people run it: real processes, every transport and engine, killed and resumed.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -14,18 +15,43 @@ class SameBits : public Program {
   // Into out(): small enough for seconds, with dropout and 8 shards unless `more` says otherwise.
   std::vector<std::string> reproducible(std::vector<std::string> more,
                                         const std::string& global_batch = "16") const {
-    more.insert(more.begin(), {"train", "--data", "mnist", "--reproducible", "--global-batch", global_batch,
-                               "--steps", steps_, "--no-evaluate", "--out", out().string()});
-    return more;
+    std::vector<std::string> all = {"train", "--reproducible", "--global-batch", global_batch,  "--steps",
+                                    steps_,  "--no-evaluate",  "--out",          out().string()};
+    all.insert(all.end(), network_.begin(), network_.end());
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
   }
+  std::vector<std::string> network_ = {"--data", "mnist"};
   std::string steps_ = "30";
   std::string hash_of(const std::vector<std::string>& more, const std::string& what) {
     auto flags = more;
     flags.insert(flags.end(), {"--no-checkpoint", "--overwrite"});
-    const Ended e = run(reproducible(flags));
+    return hash_after(run(reproducible(flags)), what);
+  }
+  std::string hash_after(const Ended& e, const std::string& what) const {
     EXPECT_EQ(e.code, 0) << what << ": " << e.error;
     return e.code == 0 ? summary()["parameters_sha256"].get<std::string>() : what;
   }
+
+#ifdef TUTTI_MPIEXEC
+  // The same of so many processes that mpirun starts, servers among them.
+  std::string hash_under_mpirun(int processes, std::vector<std::string> more, const std::string& what) {
+    more.insert(more.end(), {"--no-checkpoint", "--overwrite"});
+    const auto arguments = reproducible(more);
+    const Ended e = run({}, [&] {
+      for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+                               "OMPI_MCA_rmaps_base_oversubscribe"}) {
+        ::setenv(name, "1", 1);
+      }
+      const std::string n = std::to_string(processes);
+      std::vector<const char*> argv = {TUTTI_MPIEXEC, "-n", n.c_str(), Running::program()};
+      for (const auto& a : arguments) argv.push_back(a.c_str());
+      argv.push_back(nullptr);
+      ::execv(TUTTI_MPIEXEC, const_cast<char**>(argv.data()));
+    });
+    return hash_after(e, what);
+  }
+#endif
 };
 
 TEST_F(SameBits, EveryTransportAndEngineEndsWithOneHash) {
@@ -49,24 +75,54 @@ TEST_F(SameBits, EveryTransportAndEngineEndsWithOneHash) {
   }
 }
 
+// Of a text's network the tables go by rows to servers, and whole around a ring.
+const std::vector<std::pair<const char*, std::vector<std::string>>> kNetworks = {
+    {"dense", {"--data", "mnist"}},
+    {"sparse",
+     {"--model", "lstm-lm", "--data", "synthetic", "--vocabulary", "2000", "--embedding", "8", "--hidden",
+      "16", "--unroll", "4", "--sampled", "40", "--optimizer", "sgd", "--lr", "0.1"}}};
+
+TEST_F(SameBits, EveryTransportCarriesDenseAndSparseNetworksAlike) {
+  steps_ = "4";
+  for (const auto& [name, network] : kNetworks) {
+    network_ = network;
+    const auto expected = hash_of({"--strategy", "local"}, name);
+    EXPECT_NE(summary()["initial_parameters_sha256"], expected) << name;
+    for (const std::vector<std::string>& transport :
+         {std::vector<std::string>{"shm"}, {"tcp"}, {"tcp", "--wire", "encrypt"}}) {
+      for (const std::vector<std::string>& strategy :
+           {std::vector<std::string>{"ring", "--workers", "3"}, {"ps-sync", "--workers", "2"}}) {
+        std::vector<std::string> way = {"--strategy"};
+        way.insert(way.end(), strategy.begin(), strategy.end());
+        way.emplace_back("--transport");
+        way.insert(way.end(), transport.begin(), transport.end());
+        const auto what = fmt::format("{}, {} over {}", name, strategy[0], fmt::join(transport, " "));
+        EXPECT_EQ(hash_of(way, what), expected) << what;
+        EXPECT_EQ(summary()["config"]["transport"], transport[0]) << what;
+      }
+    }
+  }
+}
+
 #ifdef TUTTI_MPIEXEC
+TEST_F(SameBits, MpisMessagesCarryDenseAndSparseNetworksAlike) {
+  steps_ = "4";
+  for (const auto& [name, network] : kNetworks) {
+    network_ = network;
+    const auto expected = hash_of({"--strategy", "local"}, name);
+    for (const char* strategy : {"ring", "ps-sync"}) {
+      const auto what = fmt::format("{}, {} over mpi", name, strategy);
+      EXPECT_EQ(hash_under_mpirun(3, {"--strategy", strategy, "--transport", "mpi"}, what), expected) << what;
+      EXPECT_EQ(summary()["config"]["transport"], "mpi") << what;
+    }
+  }
+}
+
 TEST_F(SameBits, MpiAddsUpInTheSameOrder) {
   const auto expected = hash_of({"--strategy", "local"}, "alone");
   for (const char* strategy : {"allreduce", "reduce-broadcast"}) {
-    const auto arguments = reproducible(
-        {"--engine", "mpi", "--strategy", strategy, "--workers", "3", "--no-checkpoint", "--overwrite"});
-    const Ended e = run({}, [&] {
-      for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-                               "OMPI_MCA_rmaps_base_oversubscribe"}) {
-        ::setenv(name, "1", 1);
-      }
-      std::vector<const char*> argv = {TUTTI_MPIEXEC, "-n", "3", Running::program()};
-      for (const auto& a : arguments) argv.push_back(a.c_str());
-      argv.push_back(nullptr);
-      ::execv(TUTTI_MPIEXEC, const_cast<char**>(argv.data()));
-    });
-    ASSERT_EQ(e.code, 0) << e.error;
-    EXPECT_EQ(summary()["parameters_sha256"], expected) << strategy;
+    const auto way = {"--engine", "mpi", "--strategy", strategy, "--workers", "3"};
+    EXPECT_EQ(hash_under_mpirun(3, {way.begin(), way.end()}, strategy), expected) << strategy;
   }
 }
 #endif

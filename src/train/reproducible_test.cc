@@ -141,8 +141,8 @@ class Reproducible : public ::testing::TestWithParam<std::size_t> {
     return config;
   }
 
-  nlohmann::json run(const config::TrainConfig& c) const {
-    return fixture::run(prepare(c, {{folder_.path() / "data"}, {}}, 2, "now").setup).summary;
+  nlohmann::json run(const config::TrainConfig& c, net::Medium medium = net::Medium::memory) const {
+    return fixture::run(prepare(c, {{folder_.path() / "data"}, {}}, 2, "now").setup, {}, medium).summary;
   }
 
   ScratchFolder folder_;
@@ -334,6 +334,27 @@ TEST_F(ReproducibleRun, AugmentationIsTheSameWhoeverDecodesTheSample) {
     EXPECT_EQ(summary["test_loss"], alone["test_loss"]) << text_of(way);
   }
   EXPECT_NE(with({"local"}, false)["parameters_sha256"], alone["parameters_sha256"]) << "nothing was changed";
+}
+
+// Real processes' transports are those of cli/same_bits_test.cc.
+TEST_F(ReproducibleRun, ThreadsEndWithTheSameBitsOverMemoryAndSockets) {
+  for (const char* workload : {"dropout", "sparse"}) {
+    const auto found = std::ranges::find_if(
+        all_cases(), [&](const TrialCase& c) { return c.workload.name == workload && c.optimizer == "sgd"; });
+    const auto with = [&](const TrainingWay& way, net::Medium medium = net::Medium::memory) {
+      auto c = config(*found, way);
+      c.steps = 5;
+      return run(c, medium)["parameters_sha256"];
+    };
+    const auto alone = with({"local"});
+    for (const auto medium : {net::Medium::memory, net::Medium::sockets, net::Medium::sealed_sockets,
+                              net::Medium::encrypted_sockets}) {
+      for (const TrainingWay& way : {TrainingWay{"ring", 3}, TrainingWay{"ps-sync", 2, 1}}) {
+        EXPECT_EQ(with(way, medium), alone)
+            << workload << ", " << text_of(way) << " over medium " << static_cast<int>(medium);
+      }
+    }
+  }
 }
 
 // Running statistics are among what is compared.

@@ -29,12 +29,14 @@ struct Finished {
   Events events;
 };
 
-// `meanwhile` is called once, on rank 0's thread, with what the launcher would have: the job's board.
-inline Finished run(const Setup& setup, const std::function<void(const net::StatusBoard&)>& meanwhile = {}) {
+// Ranks reach each other over `medium`. `meanwhile` is called once, on rank 0's thread, with what the
+// launcher would have: the job's board.
+inline Finished run(const Setup& setup, const std::function<void(const net::StatusBoard&)>& meanwhile = {},
+                    net::Medium medium = net::Medium::memory) {
   make_run_folder(setup);
   const int workers = setup.config.workers;
   Finished result;
-  net::run_as_threads(net::Medium::memory, workers + setup.config.servers, std::chrono::seconds(100),
+  net::run_as_threads(medium, workers + setup.config.servers, std::chrono::seconds(100),
                       [&](net::Transport& t) {
                         if (to_int(t.rank()) >= workers) return serve(setup, t);
                         Events unheard;
