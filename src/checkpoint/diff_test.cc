@@ -176,5 +176,26 @@ TEST(Diff, NamesWhatTheTwoWereComputedWithAsTheLikelyReason) {
   EXPECT_EQ(render(here).find("likely reason"), std::string::npos);
 }
 
+TEST(Diff, NamesKernelsThatWereChosenOtherwiseAsTheLikelyReason) {
+  const ScratchFolder run;
+  SmallCheckpoint small;
+  const auto save_with = [&](std::int64_t step, const nlohmann::json& arithmetic) {
+    small.bias[0] += 1;
+    return open_any(save(run.path(), step, small.model(), small.optimizer(), {{"arithmetic", arithmetic}}));
+  };
+  const nlohmann::json none = nlohmann::json::array();
+  const auto first = save_with(1, {{"openblas", "OpenBLAS Haswell"}, {"kernels", none}});
+  const auto told = save_with(2, {{"openblas", "OpenBLAS Nehalem"},
+                                  {"kernels", nlohmann::json::array({"OPENBLAS_CORETYPE=Nehalem"})}});
+  const auto text = render(diff(first, told));
+  for (const auto* reason : {"likely reason: openblas \"OpenBLAS Haswell\" against \"OpenBLAS Nehalem\"\n",
+                             "likely reason: kernels [] against [\"OPENBLAS_CORETYPE=Nehalem\"]\n"}) {
+    EXPECT_NE(text.find(reason), std::string::npos) << text;
+  }
+  // One of before these were written down.
+  const auto earlier = save_with(3, {{"libtorch", "1.13.1"}});
+  EXPECT_EQ(render(diff(first, earlier)).find("likely reason"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tutti::checkpoint

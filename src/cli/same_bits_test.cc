@@ -175,6 +175,25 @@ TEST_F(SameBits, KilledTenTimesAndResumedInOtherWaysItEndsWithTheSameHash) {
   EXPECT_EQ(summary()["parameters_sha256"], expected);
 }
 
+TEST_F(SameBits, OtherKernelsAreNamedAsTheLikelyReason) {
+  steps_ = "2";
+  const auto train_with = [&](const char* seed, const std::function<void()>& before) {
+    const Ended e = run(reproducible({"--workers", "2", "--seed", seed}), before);
+    ASSERT_EQ(e.code, 0) << e.error;
+    std::filesystem::rename(out(), root() / seed);
+  };
+  // Other seeds, so that the bits differ whether or not the kernels do on this processor.
+  train_with("1", [] { ::unsetenv("ATEN_CPU_CAPABILITY"); });
+  train_with("2", [] { ::setenv("ATEN_CPU_CAPABILITY", "default", 1); });
+  const Ended e = run({"ckpt", "diff", (root() / "1").string(), (root() / "2").string()});
+  EXPECT_EQ(e.code, 1) << e.error;
+  const auto reason = e.out.find("likely reason: kernels [");
+  ASSERT_NE(reason, std::string::npos) << e.out;
+  const auto place = e.out.find("\"ATEN_CPU_CAPABILITY=default\"", reason);
+  EXPECT_NE(place, std::string::npos) << e.out;
+  EXPECT_GT(place, e.out.find(" against ", reason)) << e.out;
+}
+
 TEST_F(SameBits, BadInputIsRefusedWithItsReason) {
   const auto refused = [&](const std::string& global_batch, const std::vector<std::string>& flags,
                            const std::string& word) {

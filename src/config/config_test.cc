@@ -178,5 +178,30 @@ TEST(Config, DataIsLookedForWhereTheUserSaysFirst) {
   EXPECT_EQ(data_roots().back(), "/usr/share/datasets");
 }
 
+bool has(const std::vector<std::string>& settings, const char* one) {
+  return std::ranges::find(settings, one) != settings.end();
+}
+
+TEST(Config, VariablesThatChooseKernelsAreNamedWhereTheyAreSet) {
+  ::unsetenv("MKL_CBWR");
+  ::setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+  const auto set = kernel_variables();
+  EXPECT_TRUE(has(set, "OPENBLAS_CORETYPE=Haswell"));
+  EXPECT_TRUE(has(reproducible_kernels(true), "OPENBLAS_CORETYPE=Haswell"));
+  EXPECT_EQ(reproducible_kernels(false), set);
+  ::unsetenv("OPENBLAS_CORETYPE");
+  EXPECT_EQ(kernel_variables().size(), set.size() - 1);
+}
+
+TEST(Config, MklIsToldToBeReproducibleUnlessItWasToldSomethingElse) {
+  ::unsetenv("MKL_CBWR");
+  EXPECT_TRUE(has(reproducible_kernels(true), "MKL_CBWR=AUTO,STRICT"));
+  EXPECT_FALSE(has(reproducible_kernels(false), "MKL_CBWR=AUTO,STRICT"));
+  ::setenv("MKL_CBWR", "COMPATIBLE", 1);
+  EXPECT_TRUE(has(reproducible_kernels(true), "MKL_CBWR=COMPATIBLE"));
+  EXPECT_EQ(reproducible_kernels(true), kernel_variables());
+  ::unsetenv("MKL_CBWR");
+}
+
 }  // namespace
 }  // namespace tutti::config

@@ -13,6 +13,9 @@
 namespace tutti::config {
 namespace {
 
+// Of MKL, how far its results are the same from run to run.
+constexpr const char* kMklMode = "MKL_CBWR";
+
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody here sets the environment
   if (value == nullptr || *value == '\0') return std::nullopt;
@@ -96,6 +99,23 @@ bool has_malloc_settings() {
   return std::ranges::any_of(
       std::array{"GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_"},
       [](const char* name) { return variable(name).has_value(); });
+}
+
+std::vector<std::string> kernel_variables() {
+  std::vector<std::string> set;
+  for (const char* name :
+       {"ATEN_CPU_CAPABILITY", "DNNL_CPU_ISA_HINTS", "DNNL_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA", kMklMode,
+        "MKL_DEBUG_CPU_TYPE", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_CPU_ISA_HINTS", "ONEDNN_DEFAULT_FPMATH_MODE",
+        "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE"}) {
+    if (const auto value = variable(name)) set.push_back(fmt::format("{}={}", name, *value));
+  }
+  return set;
+}
+
+std::vector<std::string> reproducible_kernels(bool has_mkl) {
+  auto kernels = kernel_variables();
+  if (has_mkl && !variable(kMklMode)) kernels.push_back(fmt::format("{}=AUTO,STRICT", kMklMode));
+  return kernels;
 }
 
 std::optional<int> omp_threads() {

@@ -29,6 +29,15 @@ std::optional<int> omp_threads();
 // $MALLOC_TRIM_THRESHOLD_ or $MALLOC_TOP_PAD_.
 bool has_malloc_settings();
 
+// The variables that change which kernels libtorch and the libraries below it choose, and with them the order
+// of additions: those that are set, each as "NAME=value", in the order of their names.
+std::vector<std::string> kernel_variables();
+
+// What workers of a reproducible run are given, so that their kernels are the same on every host: those of
+// this process. MKL adds up in another order where an array begins at another address, unless it is told not
+// to; so it is, where libtorch has it and nobody has told it anything.
+std::vector<std::string> reproducible_kernels(bool has_mkl);
+
 // The path of a program as a shell would find it: by its name in $PATH, or as it is written if that has a
 // slash. Throws ConfigError if there is none that can be run.
 std::string find_program(const std::string& name);

@@ -1,5 +1,7 @@
 #include "lab/run.h"
 
+#include <ATen/Context.h>
+
 #include "config/environment.h"
 #include "config/hosts.h"
 #include "emulate/cluster.h"
@@ -22,6 +24,7 @@ launch::JobSpec spec_of(const train::Prepared& run, const std::string& program) 
   spec.program = program;
   spec.workers = config.workers;
   spec.task = kTrainTask;
+  if (config.reproducible) spec.environment = config::reproducible_kernels(at::hasMKL());
   spec.payload = run.setup;
   spec.transport = config.transport;
   spec.wire = config.wire;

@@ -194,8 +194,8 @@ TEST(SavedTraining, SaysWhatComputedIt) {
   const auto arithmetic = checkpoint::load(checkpoint::step_folder(folder.path(), 4)).meta.at("arithmetic");
   std::vector<std::string> keys;
   for (const auto& [key, value] : arithmetic.items()) keys.push_back(key);
-  EXPECT_EQ(keys, (std::vector<std::string>{"device", "instructions", "libtorch", "precision", "processor",
-                                            "threads"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"device", "instructions", "kernels", "libtorch", "openblas",
+                                            "precision", "processor", "threads"}));
   EXPECT_EQ(arithmetic["threads"], torch::get_num_threads());
 }
 

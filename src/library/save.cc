@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "checkpoint/series.h"
+#include "config/environment.h"
 #include "library/agree.h"
 #include "library/optimizer_state.h"
 #include "state/arithmetic.h"
@@ -95,7 +96,7 @@ void write_whole(const Trained& t, const SaveRequest& request, std::int64_t step
   std::vector<int> others(differ == Differs::nothing ? 0 : static_cast<std::size_t>(t.member.size() - 1));
   std::iota(others.begin(), others.end(), 1);
   auto meta = to_json(account);
-  meta["arithmetic"] = state::describe_arithmetic(torch::get_num_threads());
+  meta["arithmetic"] = state::describe_arithmetic(torch::get_num_threads(), config::kernel_variables());
   checkpoint::save(request.folder, step, model, common.optimizer.views(), meta, others);
   // This training has not come further: what is later there is of another one, and resuming would take it.
   checkpoint::set_aside_later(request.folder, step);

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Version.h>
+#include <dlfcn.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
 
@@ -20,13 +21,25 @@ std::string instructions() {
   return description.substr(begin, description.find('\n', begin) - begin);
 }
 
+// libtorch may have been built with another BLAS, so OpenBLAS is not linked but looked for in this process.
+// Asked once: it writes its answer into memory that all threads share.
+std::string openblas() {
+  static const std::string answer = [] {
+    const auto ask = reinterpret_cast<const char* (*)()>(::dlsym(RTLD_DEFAULT, "openblas_get_config"));
+    return std::string(ask != nullptr ? ask() : "");
+  }();
+  return answer;
+}
+
 }  // namespace
 
-nlohmann::json describe_arithmetic(std::int64_t threads, const std::string& device,
-                                   const std::string& precision) {
+nlohmann::json describe_arithmetic(std::int64_t threads, const std::vector<std::string>& kernels,
+                                   const std::string& device, const std::string& precision) {
   return {{"processor", observe::describe_machine().cpu},
           {"instructions", instructions()},
           {"libtorch", TORCH_VERSION},
+          {"openblas", openblas()},
+          {"kernels", kernels},
           {"threads", threads},
           {"device", device},
           {"precision", precision}};

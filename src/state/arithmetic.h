@@ -4,13 +4,20 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace tutti::state {
 
-// A checkpoint keeps it, so that `ckpt diff` can name what is another in two of them (checkpoint/diff.h): the
-// processor, the instructions that libtorch uses on it, libtorch's version, and what is given here.
-nlohmann::json describe_arithmetic(std::int64_t threads, const std::string& device = "cpu",
-                                   const std::string& precision = "fp32");
+// A checkpoint keeps it, so that `ckpt diff` can name what is another in two of them (checkpoint/diff.h):
+//
+//   processor, instructions   of it, those that libtorch uses
+//   libtorch                  its version
+//   openblas                  its version, how it was built, and the processor whose kernels it uses; empty
+//   where
+//                             libtorch computes with another BLAS, or one that is hidden inside of it
+//   kernels, threads, device, precision   as they are given; kernels are config::kernel_variables()
+nlohmann::json describe_arithmetic(std::int64_t threads, const std::vector<std::string>& kernels,
+                                   const std::string& device = "cpu", const std::string& precision = "fp32");
 
 // One line for people: the libtorch that this program has.
 std::string describe_libtorch();

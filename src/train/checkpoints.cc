@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "base/version.h"
+#include "config/environment.h"
 #include "state/arithmetic.h"
 
 namespace tutti::train {
@@ -30,8 +31,8 @@ void Checkpoints::save(std::int64_t done, Moment moment, state::Differs beside) 
   saving_.save(live_.replica(), model_.buffers, {done, differs, run_.first(), hold},
                {{"config", run_.config},
                 {"version", kVersion},
-                {"arithmetic",
-                 state::describe_arithmetic(run_.config.threads, run_.config.device, run_.config.precision)},
+                {"arithmetic", state::describe_arithmetic(run_.config.threads, config::kernel_variables(),
+                                                          run_.config.device, run_.config.precision)},
                 {"routes", live_.routing().routes()},
                 {"data_sha256", run_.setup.data_sha256},
                 {"sample_ledger", std::exchange(samples_, nullptr)}});

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "base/xxh64.h"
 #include "checkpoint/checkpoint.h"
+#include "config/environment.h"
 #include "data/bars_fixture.h"
 #include "train/record_files.h"
 #include "train/run_fixture.h"
@@ -191,10 +193,16 @@ TEST_F(WatchedRun, KeepsInItsCheckpointsWhatComputedIt) {
   const auto arithmetic = checkpoint::load(checkpoint::step_folder(c.out, 3)).meta.at("arithmetic");
   std::vector<std::string> keys;
   for (const auto& [key, value] : arithmetic.items()) keys.push_back(key);
-  EXPECT_EQ(keys, (std::vector<std::string>{"device", "instructions", "libtorch", "precision", "processor",
-                                            "threads"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"device", "instructions", "kernels", "libtorch", "openblas",
+                                            "precision", "processor", "threads"}));
   EXPECT_EQ(arithmetic["threads"], 1);
   EXPECT_EQ(arithmetic["device"], "cpu");
+  EXPECT_EQ(arithmetic["kernels"], config::kernel_variables());
+  // A BLAS that is there can be asked.
+  std::ostringstream maps;
+  maps << std::ifstream("/proc/self/maps").rdbuf();
+  const bool has_openblas = maps.str().find("libopenblas") != std::string::npos;
+  EXPECT_EQ(arithmetic["openblas"].get<std::string>().starts_with("OpenBLAS "), has_openblas) << arithmetic;
 }
 
 TEST_F(WatchedRun, EndsWhereItsReplicasDiffer) {
