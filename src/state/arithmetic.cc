@@ -25,7 +25,7 @@ std::string instructions() {
 // Asked once: it writes its answer into memory that all threads share.
 std::string openblas() {
   static const std::string answer = [] {
-    const auto ask = reinterpret_cast<const char* (*)()>(::dlsym(RTLD_DEFAULT, "openblas_get_config"));
+    const auto ask = reinterpret_cast<char* (*)()>(::dlsym(RTLD_DEFAULT, "openblas_get_config"));
     return std::string(ask != nullptr ? ask() : "");
   }();
   return answer;
