@@ -135,23 +135,39 @@ std::optional<Placement> read_open_mpi(const Launcher& self, const Variables& va
   return p;
 }
 
-std::optional<Placement> read_pmi(const Launcher& self, const Variables& variables, const JoinSettings&) {
-  const auto descriptor = number(variables, "PMI_FD");
-  if (!descriptor) return std::nullopt;  // one that speaks over a port is left to the MPI library
-  auto p = numbered(self, variables);
-  if (!p) throw ConfigError(fmt::format("PMI_FD is set and {} is not; a launcher sets both", self.rank));
-  p->pmi_descriptor = descriptor;
-  return p;
-}
+struct SlurmStep {
+  std::uint32_t number = 0;
+  std::string_view variable;  // that has said it
+};
 
 // SLURM sets its variables in the script of a batch job, too, and in the shell of an interactive one; those
 // are no tasks of a step that srun has started. Their steps, where they are named at all, have numbers that
-// are kept for them, the highest.
-std::optional<std::uint32_t> slurm_step(const Variables& variables) {
+// are kept for them, the highest. A process that is told the nodes of its step is in one, whichever it is.
+std::optional<SlurmStep> slurm_step(const Variables& variables) {
   constexpr std::uint32_t kFirstReserved = 0xfffffff0;
-  auto step = number<std::uint32_t>(variables, "SLURM_STEP_ID");
-  if (!step) step = number<std::uint32_t>(variables, "SLURM_STEPID");
-  return step && *step < kFirstReserved ? step : std::nullopt;
+  for (const std::string_view name : {"SLURM_STEP_ID", "SLURM_STEPID"}) {
+    const auto step = number<std::uint32_t>(variables, name);
+    if (step) return *step < kFirstReserved ? std::optional(SlurmStep{*step, name}) : std::nullopt;
+  }
+  constexpr std::string_view kNodes = "SLURM_STEP_NODELIST";
+  return variables(std::string(kNodes)) ? std::optional(SlurmStep{0, kNodes}) : std::nullopt;
+}
+
+std::optional<Placement> read_pmi(const Launcher& self, const Variables& variables, const JoinSettings&) {
+  const auto descriptor = number(variables, "PMI_FD");
+  // Plugins of srun set ranks for libraries of MPI, and no descriptor; SLURM's own variables say more.
+  if (!descriptor && slurm_step(variables)) return std::nullopt;
+  auto p = numbered(self, variables);
+  if (!p && descriptor)
+    throw ConfigError(fmt::format("PMI_FD is set and {} is not; a launcher sets both", self.rank));
+  if (!p) return std::nullopt;
+  p->pmi_descriptor = descriptor;
+  if (descriptor) return p;
+  // What it speaks, PMI-2 perhaps, is none of ours. Its ranks count, and they meet as torchrun's do.
+  p->one_host = number(variables, "MPI_LOCALNRANKS") == p->size;
+  p->job = variables("PMI_PORT").value_or("");
+  read_master(*p, variables);
+  return p;
 }
 
 // A port that other steps and jobs hardly have at the same time; below those that the system gives out.
@@ -164,16 +180,21 @@ int slurm_port(std::uint32_t job, std::uint32_t step) {
 std::optional<Placement> read_slurm(const Launcher& self, const Variables& variables, const JoinSettings&) {
   const auto step = slurm_step(variables);
   if (!step) return std::nullopt;
-  auto p = numbered(self, variables);
+  Launcher launcher = self;
+  // Of the two the step's own is the surer: a step may have fewer tasks than its job.
+  constexpr std::string_view kOfJob = "SLURM_NTASKS";
+  if (!variables(std::string(self.size)) && variables(std::string(kOfJob))) launcher.size = kOfJob;
+  auto p = numbered(launcher, variables);
   if (!p)
-    throw ConfigError(fmt::format("SLURM_STEP_ID is set and {} is not; a launcher sets both", self.rank));
+    throw ConfigError(
+        fmt::format("{} is set and {} is not; a launcher sets both", step->variable, self.rank));
   const auto list = needed(variables("SLURM_STEP_NODELIST"), "SLURM_STEP_NODELIST", self.rank);
   const auto nodes = parse_node_list(list);
   const auto job = number<std::uint32_t>(variables, "SLURM_JOB_ID").value_or(0);
   p->one_host = nodes.size() == 1;
   p->host = nodes.front();
-  p->port = slurm_port(job, *step);
-  p->job = fmt::format("{}.{}", job, *step);
+  p->port = slurm_port(job, step->number);
+  p->job = fmt::format("{}.{}", job, step->number);
   read_master(*p, variables);
   return p;
 }
@@ -192,13 +213,15 @@ constexpr Launcher kLaunchers[] = {
      read_torchrun},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "MPI; the library: MASTER_ADDR:MASTER_PORT",
      "MPI; the library: as torchrun", "Open MPI", false, read_open_mpi},
-    {"PMI", "PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI", "MPICH", false, read_pmi},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "PMI_FD; where it is not set, MASTER_ADDR:MASTER_PORT",
+     "PMI; without PMI_FD as torchrun", "MPICH", false, read_pmi},
     {"SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
      "the first of SLURM_STEP_NODELIST, a port by job and step; MASTER_ADDR, MASTER_PORT win", kByFile, "",
      true, read_slurm},
 };
 
-// Notes what `other` says, where it is something else than what counts.
+// Notes what `other` says, where it is something else than what counts. Another rank is worse than another
+// size: only the process that has it can tell it, so it takes the place of what is noted already.
 void note_conflict(Placement& p, const Launcher& ours, const Launcher& other, const Variables& variables,
                    const JoinSettings& settings) {
   if (ours.starts_launchers || other.starts_launchers) return;
@@ -209,6 +232,7 @@ void note_conflict(Placement& p, const Launcher& ours, const Launcher& other, co
     return;  // who does not count may be wrong
   }
   if (!said || (said->rank == p.rank && said->size == p.size)) return;
+  if (!p.conflict.empty() && said->rank == p.rank) return;
   p.ranks_conflict = said->rank != p.rank;
   p.conflict =
       fmt::format("{} says rank {} ({}) of {} ({}), {} says rank {} ({}) of {} ({}); what {} says counts",
@@ -228,7 +252,7 @@ std::optional<Placement> find_placement(const Variables& variables, const JoinSe
     if (!p) continue;
     if (p->job_descriptor) return p;
     if (settings.port != 0) p->port = settings.port;
-    for (const Launcher* other = &launcher + 1; other != std::end(kLaunchers) && p->conflict.empty();
+    for (const Launcher* other = &launcher + 1; other != std::end(kLaunchers) && !p->ranks_conflict;
          ++other) {
       note_conflict(*p, launcher, *other, variables, settings);
     }

@@ -45,6 +45,7 @@ const Set kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "2"},
                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
                       {"PMIX_NAMESPACE", "77"}};
 const Set kPmi = {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"PMI_FD", "6"}};
+const Set kPmiOfOthers = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMI_PORT", "host0:43129"}};
 const Set kSlurm = {
     {"SLURM_PROCID", "5"},  {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_STEP_NODELIST", "gnode[10,20-25]"},
     {"SLURM_STEP_ID", "3"}, {"SLURM_JOB_ID", "1000"},      {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.1"},
@@ -78,10 +79,18 @@ TEST(Launchers, EachSaysRankSizeAndPlace) {
       {with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "5"}}),
        "Open MPI", 2, 4, false, "h", 5},
       {kPmi, "PMI", 0, 2, false, "", 0},
+      {kPmiOfOthers, "PMI", 1, 2, false, "", 0},
+      {with(kPmiOfOthers, {{"MPI_LOCALNRANKS", "2"}}), "PMI", 1, 2, true, "", 0},
+      {with(kPmiOfOthers, {{"MPI_LOCALNRANKS", "1"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "5"}}), "PMI", 1,
+       2, false, "h", 5},
+      {with(kPmiOfOthers, kSlurm), "SLURM", 5, 8, false, "gnode10", 24'003},
+      {with(kPmiOfOthers, {{"SLURM_STEP_ID", "4294967291"}, {"SLURM_NTASKS", "9"}}), "PMI", 1, 2, false, "",
+       0},
       {kSlurm, "SLURM", 5, 8, false, "gnode10", 20'000 + (16'003 % 12'000)},
       {with(kSlurm, {{"SLURM_STEP_NODELIST", "gnode10"}}), "SLURM", 5, 8, true, "gnode10", 24'003},
       {with(kSlurm, {{"MASTER_ADDR", "10.1.1.1"}, {"MASTER_PORT", "4000"}}), "SLURM", 5, 8, false, "10.1.1.1",
        4000},
+      {without(kSlurm, "SLURM_STEP_NUM_TASKS"), "SLURM", 5, 16, false, "gnode10", 24'003},
       {kTensorFlow, "TF_CONFIG", 2, 4, false, "a", 2221},
   };
   for (const Case& c : cases) {
@@ -96,6 +105,8 @@ TEST(Launchers, EachSaysRankSizeAndPlace) {
     EXPECT_EQ(p->conflict, "") << c.launcher;
   }
   EXPECT_EQ(placement(kPmi)->pmi_descriptor, 6);
+  EXPECT_FALSE(placement(kPmiOfOthers)->pmi_descriptor);
+  EXPECT_EQ(placement(kPmiOfOthers)->job, "host0:43129");
   EXPECT_EQ(placement(kTensorFlow)->servers, 1);
   EXPECT_EQ(placement(kTorchrun, {.port = 7000})->port, 7000) << "what the user says wins";
 }
@@ -110,10 +121,13 @@ TEST(Launchers, OursCountsBeforeAllOthersAndSaysTheRestItself) {
 
 // sbatch sets SLURM_PROCID in the script, too, and steps of scripts and shells have reserved numbers.
 TEST(Launchers, BatchScriptsAndShellsOfSlurmAreNoTasks) {
-  EXPECT_FALSE(placement(without(kSlurm, "SLURM_STEP_ID")));
+  EXPECT_FALSE(placement(without(without(kSlurm, "SLURM_STEP_ID"), "SLURM_STEP_NODELIST")));
   EXPECT_FALSE(placement(with(kSlurm, {{"SLURM_STEP_ID", "4294967291"}})));
   EXPECT_FALSE(placement(with(kSlurm, {{"SLURM_STEP_ID", "4294967290"}})));
   EXPECT_TRUE(placement(with(without(kSlurm, "SLURM_STEP_ID"), {{"SLURM_STEPID", "0"}}))) << "the older name";
+  const auto unnumbered = placement(without(kSlurm, "SLURM_STEP_ID"));
+  ASSERT_TRUE(unnumbered) << "it is told the nodes of its step";
+  EXPECT_EQ(unnumbered->job, "1000.0");
 }
 
 TEST(Launchers, TwoThatDisagreeAreToldWithBothValues) {
@@ -126,6 +140,21 @@ TEST(Launchers, TwoThatDisagreeAreToldWithBothValues) {
   EXPECT_EQ(placement(with(kTorchrun, {{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"PMI_FD", "4"}}))->conflict, "")
       << "they agree";
   EXPECT_EQ(placement(with(kOpenMpi, kSlurm))->conflict, "") << "mpirun starts its daemons by srun";
+}
+
+// Of another size rank 0 can speak, of another rank only the process that has it.
+TEST(Launchers, OfTwoThatDisagreeTheOneWithAnotherRankIsTold) {
+  const Set other_size = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}};
+  const auto size = placement(with(kTorchrun, other_size));
+  EXPECT_FALSE(size->ranks_conflict);
+  EXPECT_NE(size->conflict.find("Open MPI says rank 1"), std::string::npos) << size->conflict;
+  const auto rank =
+      placement(with(with(kTorchrun, other_size), {{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}, {"PMI_FD", "4"}}));
+  EXPECT_TRUE(rank->ranks_conflict);
+  EXPECT_NE(rank->conflict.find("PMI says rank 0 (PMI_RANK) of 3"), std::string::npos) << rank->conflict;
+  const auto sizes =
+      placement(with(with(kTorchrun, other_size), {{"PMI_RANK", "1"}, {"PMI_SIZE", "5"}, {"PMI_FD", "4"}}));
+  EXPECT_EQ(sizes->conflict, size->conflict) << "of two alike the first";
 }
 
 TEST(Launchers, BadValuesAreRefusedByName) {
@@ -153,8 +182,19 @@ TEST(Launchers, BadValuesAreRefusedByName) {
       {with(kPmi, {{"PMI_FD", "six"}}), "PMI_FD is 'six', which is no number"},
       {without(without(kPmi, "PMI_RANK"), "PMI_SIZE"), "PMI_FD is set and PMI_RANK is not"},
       {without(kPmi, "PMI_SIZE"), "PMI_RANK is set and PMI_SIZE is not"},
+      {without(kPmiOfOthers, "PMI_RANK"), "PMI_SIZE is set and PMI_RANK is not"},
+      {without(kPmiOfOthers, "PMI_SIZE"), "PMI_RANK is set and PMI_SIZE is not"},
+      {with(kPmiOfOthers, {{"MPI_LOCALNRANKS", "all"}}), "MPI_LOCALNRANKS is 'all', which is no number"},
+      {{{"SLURM_STEP_ID", "0"}}, "SLURM_STEP_ID is set and SLURM_PROCID is not"},
+      {{{"SLURM_STEPID", "0"}}, "SLURM_STEPID is set and SLURM_PROCID is not"},
+      {{{"SLURM_STEP_NODELIST", "n1"}}, "SLURM_STEP_NODELIST is set and SLURM_PROCID is not"},
+      {{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}},
+       "SLURM_PROCID is set and SLURM_STEP_NUM_TASKS is not"},
+      {without(kSlurm, "SLURM_PROCID"), "SLURM_STEP_NUM_TASKS is set and SLURM_PROCID is not"},
       {without(without(kSlurm, "SLURM_PROCID"), "SLURM_STEP_NUM_TASKS"),
-       "SLURM_STEP_ID is set and SLURM_PROCID is not"},
+       "SLURM_NTASKS is set and SLURM_PROCID is not"},
+      {with(without(kSlurm, "SLURM_STEP_NUM_TASKS"), {{"SLURM_NTASKS", "5"}}),
+       "SLURM_PROCID is 5 and SLURM_NTASKS is 5"},
       {without(kSlurm, "SLURM_STEP_NODELIST"), "SLURM_PROCID is set and SLURM_STEP_NODELIST is not"},
       {with(kSlurm, {{"SLURM_STEP_NODELIST", "n[1"}}), "'n[1' is no list of nodes"},
       {with(kSlurm, {{"SLURM_STEP_NUM_TASKS", "5"}}), "SLURM_PROCID is 5 and SLURM_STEP_NUM_TASKS is 5"},
