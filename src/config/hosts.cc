@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include "base/error.h"
@@ -21,24 +22,46 @@ bool is_name(const std::string& name) {
          std::string::npos;
 }
 
-Host make_host(const std::string& name, const std::string& slots, const std::string& where) {
-  Host host{name, 0};
-  const auto [end, error] = std::from_chars(slots.data(), slots.data() + slots.size(), host.slots);
-  if (error != std::errc() || end != slots.data() + slots.size() || host.slots < 1 ||
-      host.slots > kMostSlots) {
+int parse_slots(std::string_view text, const std::string& where) {
+  int slots = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slots);
+  if (error != std::errc() || end != text.data() + text.size() || slots < 1 || slots > kMostSlots) {
     throw ConfigError(
-        fmt::format("{}: '{}' is no number of processes between 1 and {}", where, slots, kMostSlots));
+        fmt::format("{}: '{}' is no number of processes between 1 and {}", where, text, kMostSlots));
   }
+  return slots;
+}
+
+Host make_host(const std::string& name, int slots, const std::string& where) {
   if (!is_name(name)) throw ConfigError(fmt::format("{}: '{}' is no name of a host", where, name));
-  return host;
+  return {name, slots};
 }
 
 // "host:4" or "host". Of an address with several colons only what stands behind a bracket is a number.
 Host parse_host(const std::string& text, const std::string& where) {
   const auto colon = text.rfind(':');
   const bool bare_address = colon != std::string::npos && text.find(':') != colon && text[colon - 1] != ']';
-  if (colon == std::string::npos || bare_address) return make_host(text, "1", where);
-  return make_host(text.substr(0, colon), text.substr(colon + 1), where);
+  if (colon == std::string::npos || bare_address) return make_host(text, 1, where);
+  return make_host(text.substr(0, colon), parse_slots(text.substr(colon + 1), where), where);
+}
+
+// What may stand behind a host's name in a file of Open MPI's: "slots=4 max_slots=8". We never start more
+// than slots, so the limit is only held against them.
+Host with_slots(const std::string& name, std::istringstream& words, const std::string& where) {
+  std::optional<int> slots;
+  std::optional<int> most;
+  for (std::string word; words >> word;) {
+    const auto equals = word.find('=');
+    const auto key = word.substr(0, equals);
+    auto& value = key == "slots" ? slots : most;
+    const bool known = key == "slots" || key == "max_slots" || key == "max-slots";
+    if (!known || equals == std::string::npos || value)
+      throw ConfigError(fmt::format("{}: must be HOST, HOST:N or HOST slots=N max_slots=M", where));
+    value = parse_slots(word.substr(equals + 1), where);
+  }
+  if (most && slots.value_or(1) > *most)
+    throw ConfigError(fmt::format("{}: slots={} are more than max_slots={}", where, *slots, *most));
+  return make_host(name, slots.value_or(1), where);
 }
 
 void refuse_twice(const std::vector<Host>& hosts, const std::string& where) {
@@ -73,18 +96,9 @@ std::vector<Host> read_hostfile(const std::string& path) {
     const std::string where = fmt::format("--hostfile {}, line {}", path, number);
     std::istringstream words(line.substr(0, line.find('#')));
     std::string name;
-    std::string slots;
-    std::string more;
     if (!(words >> name)) continue;
-    if (!(words >> slots)) {
-      hosts.push_back(parse_host(name, where));
-      continue;
-    }
-    constexpr std::string_view kSlots = "slots=";
-    if (!slots.starts_with(kSlots) || words >> more) {
-      throw ConfigError(fmt::format("{}: must be HOST, HOST:N or HOST slots=N", where));
-    }
-    hosts.push_back(make_host(name, slots.substr(kSlots.size()), where));
+    const bool alone = (words >> std::ws).eof();
+    hosts.push_back(alone ? parse_host(name, where) : with_slots(name, words, where));
   }
   if (hosts.empty()) throw ConfigError(fmt::format("--hostfile {}: names no host", path));
   refuse_twice(hosts, fmt::format("--hostfile {}", path));

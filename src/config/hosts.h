@@ -16,11 +16,13 @@ struct Host {
 // names --hosts.
 std::vector<Host> parse_hosts(const std::string& text);
 
-// A file with a host a line: "host1:4", "host1 slots=4" or "host1"; # begins a comment. Throws ConfigError
-// that names file and line.
+// A file with a host a line: "host1:4", "host1 slots=4" or "host1"; # begins a comment. As Open MPI's have
+// it, max_slots=8 may follow or stand alone, which no slots may exceed. Throws ConfigError that names file
+// and line.
 std::vector<Host> read_hostfile(const std::string& path);
 
-// Those that --hosts or else --hostfile names. Throws as they do.
+// Those of the file where one is named, else those of --hosts; that both are named is refused before, by the
+// flags and by the check of a run's settings. Throws as they do.
 std::vector<Host> named_hosts(const std::string& hosts, const std::string& hostfile);
 
 // As parse_hosts reads it.

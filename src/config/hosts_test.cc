@@ -45,10 +45,30 @@ TEST(Hosts, FilesHaveOneALine) {
   EXPECT_EQ(read_hostfile(path), (std::vector<Host>{{"host1", 4}, {"host2", 2}, {"host3", 1}}));
   std::ofstream(path) << "host1\nhost2 max=3\n";
   EXPECT_EQ(complaint([&] { (void)read_hostfile(path); }),
-            "--hostfile " + path + ", line 2: must be HOST, HOST:N or HOST slots=N");
+            "--hostfile " + path + ", line 2: must be HOST, HOST:N or HOST slots=N max_slots=M");
+  std::ofstream(path) << "host1   \nhost2 slots=2 \t# small\n";
+  EXPECT_EQ(read_hostfile(path), (std::vector<Host>{{"host1", 1}, {"host2", 2}})) << "blanks at the end";
   std::ofstream(path) << "# none\n";
   EXPECT_EQ(complaint([&] { (void)read_hostfile(path); }), "--hostfile " + path + ": names no host");
   EXPECT_EQ(complaint([&] { (void)read_hostfile(path + "x"); }), "--hostfile " + path + "x: cannot be read");
+}
+
+TEST(Hosts, FilesOfOpenMpiAreReadWithTheirLimits) {
+  const ScratchFolder folder;
+  const auto path = (folder.path() / "hosts").string();
+  std::ofstream(path) << "host1 slots=4 max_slots=4\nhost2 max-slots=8 slots=2\nhost3 max_slots=3\n";
+  EXPECT_EQ(read_hostfile(path), (std::vector<Host>{{"host1", 4}, {"host2", 2}, {"host3", 1}}));
+  for (const auto& [line, said] : std::vector<std::pair<std::string, std::string>>{
+           {"host1 slots=4 max_slots=3", "slots=4 are more than max_slots=3"},
+           {"host1 slots=4 max_slots=many", "'many' is no number of processes between 1 and 1024"},
+           {"host1 slots=4 max_slots=0", "'0' is no number of processes between 1 and 1024"},
+           {"host1 slots= max_slots=4", "'' is no number of processes between 1 and 1024"},
+           {"host1 slots=4 slots=4", "must be HOST, HOST:N or HOST slots=N max_slots=M"},
+           {"host1 max_slots=4 max-slots=4", "must be HOST, HOST:N or HOST slots=N max_slots=M"},
+           {"host1 slots=4 max_slots", "must be HOST, HOST:N or HOST slots=N max_slots=M"}}) {
+    std::ofstream(path) << line << '\n';
+    EXPECT_EQ(complaint([&] { (void)read_hostfile(path); }), "--hostfile " + path + ", line 1: " + said);
+  }
 }
 
 }  // namespace
