@@ -136,7 +136,10 @@ TEST_F(UnderMpirun, EveryStrategyEndsWithEqualReplicasOnMpisEngine) {
                                    {3, 2, {"--strategy", "ps-sync"}},
                                    {4, 2, {"--strategy", "ps-sync", "--servers", "2", "--transport", "tcp"}},
                                    {2, 2, {"--strategy", "ps-sync", "--colocate"}},
+                                   {3, 2, {"--strategy", "ps-async"}},
+                                   {3, 2, {"--strategy", "ps-ssp"}},
                                    {3, 2, {"--strategy", "hybrid"}},
+                                   {2, 2, {"--strategy", "hogwild"}},
                                    {2, 2, {"--strategy", "local-sgd"}},
                                    {3, 3, {"--strategy", "easgd"}}};
   for (const Case& c : cases) {
@@ -146,6 +149,17 @@ TEST_F(UnderMpirun, EveryStrategyEndsWithEqualReplicasOnMpisEngine) {
     ASSERT_EQ(e.code, 0) << c.flags[1] << e.error;
     expect_equal_replicas(summary(), c.workers, c.flags[1]);
     EXPECT_EQ(summary()["config"]["engine"], "mpi");
+  }
+}
+
+// Their workers are anywhere in the run, and find its end together by the board of their host.
+TEST_F(UnderMpirun, LooseStrategiesEndWithEqualReplicas) {
+  for (const char* strategy : {"ps-async", "ps-ssp", "hogwild", "easgd", "local-sgd"}) {
+    const bool serves = std::string_view(strategy).starts_with("ps-");
+    const Ended e = mpirun(3, train({"--strategy", strategy, "--steps", "6", "--no-evaluate"}));
+    ASSERT_EQ(e.code, 0) << strategy << e.error;
+    expect_equal_replicas(summary(), serves ? 2 : 3, strategy);
+    EXPECT_EQ(summary()["config"]["engine"], "native") << strategy;
   }
 }
 

@@ -7,6 +7,8 @@
 #include <sys/prctl.h>
 
 #include <optional>
+#include <set>
+#include <sstream>
 
 #include "base/error.h"
 #include "cli/program_fixture.h"
@@ -16,7 +18,8 @@
 namespace tutti {
 
 // "host0" to "host<N-1>" have an sshd; the host after them, "asleep", is there and nobody listens on it;
-// "stranger" is host1 for somebody whom it does not know. A test is at host0.
+// "stranger" is host1 for somebody whom it does not know, "unknown" is host1 under a name whose key nobody
+// knows, and "changed" under one that had another key. A test is at host0.
 class Hosts : public Program {
  protected:
   // In a test, before anything else; false where it must be skipped, which is said.
@@ -45,6 +48,11 @@ class Hosts : public Program {
            << (root() / "user").string() << "\n";
     config << "Host stranger\n  HostName " << cluster_->place_of(1).address << "\n  HostKeyAlias host1\n"
            << "  IdentityFile " << (root() / "stranger").string() << "\n";
+    for (const char* name : {"unknown", "changed"}) {
+      config << "Host " << name << "\n  HostName " << cluster_->place_of(1).address << "\n  HostKeyAlias "
+             << name << "\n  IdentityFile " << (root() / "user").string() << "\n";
+    }
+    known << "changed " << read_file(root() / "stranger.pub");  // some other key
   }
 
   // Whatever a failed test has left on the hosts, sessions of sshd among it.
@@ -92,6 +100,37 @@ class Hosts : public Program {
       return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", gone) !=
              std::filesystem::canonical(Running::program());
     });
+    return found;
+  }
+
+  // Of every socket there that listens, the address as the kernel writes it: "0001A8C0:01BB".
+  std::set<std::string> listening_on(std::size_t host) const {
+    constexpr auto kListening = "0A";
+    std::set<std::string> found;
+    for (const char* table : {"tcp", "tcp6"}) {
+      std::ifstream lines(fmt::format("/proc/{}/net/{}", sshd_.at(host), table));
+      for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        std::string number;
+        std::string local;
+        std::string remote;
+        std::string state;
+        if (words >> number >> local >> remote >> state && state == kListening) found.insert(local);
+      }
+    }
+    return found;
+  }
+
+  // Of every process there, ssh's among them, with blanks between the words.
+  std::set<std::string> command_lines_on(std::size_t host) const {
+    std::set<std::string> found;
+    for (const pid_t pid : everything_on(host)) {
+      std::ifstream file(fmt::format("/proc/{}/cmdline", pid));
+      std::string line;
+      std::getline(file, line);
+      std::ranges::replace(line, '\0', ' ');
+      found.insert(line);
+    }
     return found;
   }
 

@@ -1,6 +1,9 @@
 // The program on several hosts (cli/hosts_fixture.h).
 #include <fmt/ranges.h>
 
+#include <regex>
+#include <set>
+
 #include "base/deadline.h"
 #include "base/process.h"
 #include "cli/hosts_fixture.h"
@@ -21,14 +24,16 @@ class TwoHosts : public Hosts {
   }
 };
 
-// That a host which cannot be used is named within 10 s is a promise, which the limits of ssh (6 s), of a
+// That a host which cannot be used is named in this time is a promise, which the limits of ssh (6 s), of a
 // hello (9 s) and of a silence (5 s) keep; so here time counts.
+constexpr std::chrono::seconds kNamedWithin{10};
+
 Ended named_in_time(const std::string& what, const std::function<Ended()>& ends) {
   const auto begin = Clock::now();
   Ended e = ends();
   const std::chrono::duration<double> took = Clock::now() - begin;
   fmt::print("{}: named after {:.1f} s\n", what, took.count());
-  EXPECT_LT(took.count(), 10) << what;
+  EXPECT_LT(took, kNamedWithin) << what;
   return e;
 }
 
@@ -40,6 +45,25 @@ TEST_F(TwoHosts, TrainToEqualReplicas) {
   EXPECT_EQ(s["config"]["wire"], "auth");
   EXPECT_EQ(s["replicas_sha256"].size(), 4U);
   for (const auto& replica : s["replicas_sha256"]) EXPECT_EQ(replica, s["parameters_sha256"]);
+  expect_nothing_left();
+}
+
+// A worker on each, so that all that they exchange passes the link.
+TEST_F(TwoHosts, EndWithEqualReplicasUnderEveryStrategyThatNeedsNoCommonMemory) {
+  for (const char* strategy : {"ring", "allreduce", "reduce-broadcast", "ps-sync", "ps-async", "ps-ssp",
+                               "hybrid", "easgd", "local-sgd"}) {
+    const bool has_tables = strategy == std::string_view("hybrid");
+    std::vector<std::string> flags = {"--strategy", strategy, "--steps", "8", "--no-evaluate"};
+    if (has_tables) flags.insert(flags.end(), {"--model", "wide-deep", "--optimizer", "adam"});
+    flags.insert(flags.end(), {"--hosts", "host0:1,host1:1", "--ssh-config", ssh_config()});
+    const Ended e = run_there(train(flags, has_tables ? "synthetic" : "mnist"));
+    ASSERT_EQ(e.code, 0) << strategy << e.error;
+    expect_equal_replicas(2);
+    expect_nothing_left();
+  }
+  const Ended hogwild = run_there(train_on("host0:1,host1:1", {"--strategy", "hogwild", "--steps", "8"}));
+  EXPECT_EQ(hogwild.code, 2) << hogwild.error;
+  EXPECT_NE(hogwild.error.find("hogwild needs --transport shm"), std::string::npos) << hogwild.error;
   expect_nothing_left();
 }
 
@@ -64,9 +88,13 @@ TEST_F(TwoHosts, ThatCannotBeUsedAreNamed) {
       << "#!/bin/sh\necho '{\"agent\":{\"version\":\"0.0.1\",\"address\":\"\",\"caller\":\"\"}}'\n"
          "exec cat\n";
   fs::permissions(other_version, fs::perms::owner_all);
+  const std::string unverified =
+      "cannot be reached: ssh ended with exit code 255 (Host key verification failed.";
   const Case silent{"host0:1,asleep:1", {}, 1, "host asleep (rank 1) cannot be reached"};
   for (const Case& c :
        {silent, Case{"host0:1,stranger:1", {}, 1, "host stranger (rank 1) cannot be reached"},
+        Case{"host0:1,unknown:1", {}, 1, "host unknown (rank 1) " + unverified},
+        Case{"host0:1,changed:1", {}, 1, "host changed (rank 1) " + unverified},
         Case{"host0:1,nowhere.invalid:1", {}, 1, "host nowhere.invalid (rank 1) cannot"},
         Case{"host0:1,host1:1", {"--remote-program", "/no/such/tutti"}, 2, "has no program /no/such/tutti"},
         Case{"host0:1,host1:1", {"--remote-program", other_version.string()}, 2, "has tutti 0.0.1 at"},
@@ -165,10 +193,38 @@ TEST_F(TwoHosts, OneWhoseLinkIsCutIsNamedAndEndsByItself) {
       [&] { in_host(0); });
   wait_for_steps();
   change_network(1, "ip", "link set eth0 down");
-  const Ended e = running.wait();
+  const Ended e = named_in_time("a host whose link is cut", [&] { return running.wait(); });
   EXPECT_EQ(e.code, 1);
   EXPECT_NE(e.error.find("host host1 (ranks 1 to 2) "), std::string::npos) << e.error;
   expect_nothing_left();
+}
+
+// Looked at all the time from the start until ranks train: some wait for others only in the beginning.
+TEST_F(TwoHosts, ListenOnNoWildcardAddressAndHaveNoSecretInACommandLine) {
+  std::set<std::string> listening;
+  std::set<std::string> commands;
+  Running running(root(), train_on("host0:1,host1:2", {"--strategy", "ps-sync", "--steps", "100000"}),
+                  [&] { in_host(0); });
+  wait_for_steps([&] {
+    for (const std::size_t host : {0U, 1U}) {
+      listening.merge(listening_on(host));
+      commands.merge(command_lines_on(host));
+    }
+  });
+  ::kill(running.pid(), SIGINT);
+  running.wait();
+  expect_nothing_left();
+  EXPECT_GT(listening.size(), 2U) << "not only those of ssh were seen";
+  for (const auto& socket : listening) {
+    EXPECT_NE(socket.find_first_not_of('0'), socket.find(':')) << "wildcard address, " << socket;
+  }
+  const auto seen = [&](const char* word) {
+    return std::ranges::any_of(commands, [&](const auto& c) { return c.find(word) != std::string::npos; });
+  };
+  for (const char* word : {" train ", " agent", " worker"}) EXPECT_TRUE(seen(word)) << word;
+  // 32 bytes: in hexadecimal, or as the numbers that an agent is told them in.
+  const std::regex secret("[0-9a-fA-F]{32}|([0-9]{1,3},){31}");
+  for (const auto& command : commands) EXPECT_FALSE(std::regex_search(command, secret)) << command;
 }
 
 // Every rank reads the checkpoint by its path.
@@ -277,9 +333,11 @@ TEST_F(TwoHosts, AreOpenMpis) {
     std::size_t workers;
     std::vector<std::string> flags;
   };
-  for (const Case& c : {Case{3, {"--strategy", "allreduce"}}, Case{2, {"--strategy", "ps-sync"}},
-                        Case{3, {"--strategy", "allreduce", "--engine", "mpi"}},
-                        Case{3, {"--strategy", "allreduce", "--transport", "mpi"}}}) {
+  for (const Case& c :
+       {Case{3, {"--strategy", "allreduce"}}, Case{3, {"--strategy", "ring"}},
+        Case{3, {"--strategy", "reduce-broadcast"}}, Case{2, {"--strategy", "ps-sync"}},
+        Case{2, {"--strategy", "hybrid"}}, Case{3, {"--strategy", "allreduce", "--engine", "mpi"}},
+        Case{3, {"--strategy", "allreduce", "--transport", "mpi"}}}) {
     auto flags = c.flags;
     flags.insert(flags.end(), {"--steps", "4", "--no-evaluate", "--interface", "eth0"});
     auto program = train(flags);
@@ -289,6 +347,16 @@ TEST_F(TwoHosts, AreOpenMpis) {
     expect_equal_replicas(c.workers);
     const bool by_mpi = summary()["config"]["transport"] == "mpi";
     EXPECT_EQ(summary()["config"]["wire"], by_mpi ? "plain" : "auth") << "between hosts";
+    expect_nothing_left();
+  }
+  for (const char* strategy : {"ps-async", "ps-ssp", "hogwild", "easgd", "local-sgd"}) {
+    auto program = train({"--strategy", strategy, "--steps", "4", "--interface", "eth0"});
+    program.insert(program.begin(), Running::program());
+    const Ended e = spread(program);
+    EXPECT_NE(e.code, 0) << strategy;
+    EXPECT_NE(e.error.find(fmt::format("--strategy {} needs all processes on one host", strategy)),
+              std::string::npos)
+        << e.error;
     expect_nothing_left();
   }
 }

@@ -113,8 +113,9 @@ class Program : public ::testing::Test {
 
   nlohmann::json summary() const { return nlohmann::json::parse(read_file(out() / "summary.json")); }
 
-  // Blocks until rank 0 has made three steps, whatever their numbers. Bounded by the test's time limit.
-  void wait_for_steps() const {
+  // Blocks until rank 0 has made three steps, whatever their numbers, and calls `meanwhile` again and again.
+  // Bounded by the test's time limit.
+  void wait_for_steps(const std::function<void()>& meanwhile = std::this_thread::yield) const {
     const auto metrics = out() / "metrics.jsonl";
     const auto made = [&] {
       std::ifstream lines(metrics);
@@ -123,7 +124,7 @@ class Program : public ::testing::Test {
         steps += line.find("\"event\":\"step\"") != std::string::npos;
       return steps;
     };
-    while (made() < 3) std::this_thread::yield();
+    while (made() < 3) meanwhile();
   }
 
   void expect_refused(const std::vector<std::string>& arguments, const std::string& word) {
