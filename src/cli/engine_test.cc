@@ -24,9 +24,9 @@ TEST_F(Engines, OneThatIsUnknownOrDoesNotFitIsRefused) {
 }
 
 #ifdef TUTTI_HAVE_GLOO
-TEST_F(Engines, GlooEndsWithEqualReplicasUnderEveryKindOfStrategy) {
-  for (const char* strategy :
-       {"allreduce", "ring", "reduce-broadcast", "ps-sync", "ps-async", "hybrid", "easgd", "local-sgd"}) {
+TEST_F(Engines, GlooEndsWithEqualReplicasUnderEveryStrategy) {
+  for (const char* strategy : {"allreduce", "ring", "reduce-broadcast", "ps-sync", "ps-async", "ps-ssp",
+                               "hybrid", "hogwild", "easgd", "local-sgd"}) {
     const Ended e = run(train(
         {"--engine", "gloo", "--strategy", strategy, "--workers", "2", "--steps", "4", "--no-evaluate"}));
     ASSERT_EQ(e.code, 0) << strategy << e.error;
@@ -35,11 +35,11 @@ TEST_F(Engines, GlooEndsWithEqualReplicasUnderEveryKindOfStrategy) {
   }
 }
 
-TEST_F(Engines, OurAlgorithmsAreNotForGloo) {
+TEST_F(Engines, GlooRefusesOurAlgorithms) {
   expect_refused(train_into_out({"--engine", "gloo", "--algorithm", "tree"}), "--algorithm tree");
 }
 
-TEST_F(Engines, AComparisonVariesThem) {
+TEST_F(Engines, ComparisonTrainsWithNativeAndGlooAndShowsBoth) {
   const auto folder = root() / "comparison";
   const Ended e = run({"compare", "--data", "mnist", "--strategies", "allreduce", "--workers", "1,2",
                        "--engine", "native,gloo", "--steps", "2", "--batch", "16", "--threads", "1",
@@ -57,7 +57,7 @@ TEST_F(Engines, AComparisonVariesThem) {
   EXPECT_NE(read_file(folder / "report.html").find("gloo"), std::string::npos);
 }
 
-TEST_F(Engines, BenchComparesThemInOneTable) {
+TEST_F(Engines, BenchShowsNativeAndGlooInOneTable) {
   const Ended e =
       run({"bench", "allreduce", "--engine", "native,gloo", "--sizes", "1K", "--iterations", "3", "--json"});
   ASSERT_EQ(e.code, 0) << e.error;
@@ -219,7 +219,7 @@ TEST_F(UnderMpirun, WhatIsWrongIsSaidOnce) {
   EXPECT_EQ(e.error.find(words, first + 1), std::string::npos) << e.error;
 }
 
-TEST_F(UnderMpirun, BenchComparesEnginesInOneTable) {
+TEST_F(UnderMpirun, BenchShowsEveryEngineInOneTable) {
 #ifdef TUTTI_HAVE_GLOO
   const std::vector<std::string> engines = {"native", "mpi", "gloo"};
 #else

@@ -59,11 +59,11 @@ TEST(GlooEngine, MinimumAndMaximumOfANanAreNan) {
       [](Collectives& all) { contract::minimum_and_maximum_of_a_nan_are_nan(all); });
 }
 
-TEST(GlooEngine, EveryRankHasTheSameBits) {
+TEST(GlooEngine, SumsHaveTheSameBitsOnEveryRank) {
   run(net::Medium::memory, 3, kPatience, [](Collectives& all) { contract::sums_of_the_same_bits(all); });
 }
 
-TEST(GlooEngine, TextsAndMemoryAreAsWithAnyEngine) {
+TEST(GlooEngine, TextsAreGatheredReusedMemoryIsZeroAndShardsAreAveragedInTheirTree) {
   run(net::Medium::sockets, 3, kPatience, [](Collectives& all) {
     contract::texts_of_different_lengths_are_gathered(all);
     contract::memory_that_was_taken_back_is_zero_again(all);
@@ -71,7 +71,7 @@ TEST(GlooEngine, TextsAndMemoryAreAsWithAnyEngine) {
   });
 }
 
-TEST(GlooEngine, RankThatLeavesEndsTheCollectiveOfTheOthersAndIsNamed) {
+TEST(GlooEngine, RankThatLeavesEndsTheCollectiveOfTheOthersWhichSayWhatItWas) {
   for (const auto medium : {net::Medium::memory, net::Medium::sockets}) {
     run(medium, 3, kPatience, [&](Collectives& all) {
       if (all.rank() == Rank{1}) return;
@@ -87,7 +87,7 @@ TEST(GlooEngine, RankThatLeavesEndsTheCollectiveOfTheOthersAndIsNamed) {
 }
 
 // A rank that does not come, though it lives, is waited for as long as somebody gets on, and then named.
-TEST(GlooEngine, JobThatStandsStillEndsWithATimeout) {
+TEST(GlooEngine, RankThatDoesNotComeIsNamedByATimeoutAndNoCallWorksAfterwards) {
   std::atomic<int> waiting{1};
   run(net::Medium::memory, 2, std::chrono::milliseconds(300), [&](Collectives& all) {
     if (all.rank() == Rank{1}) return waiting.wait(1);

@@ -112,11 +112,11 @@ TEST(MpiEngine, MinimumAndMaximumOfANanAreNan) {
   run("shm", kPatience, [](Collectives& all) { contract::minimum_and_maximum_of_a_nan_are_nan(all); });
 }
 
-TEST(MpiEngine, EveryRankHasTheSameBits) {
+TEST(MpiEngine, SumsHaveTheSameBitsOnEveryRank) {
   run("shm", kPatience, [](Collectives& all) { contract::sums_of_the_same_bits(all); });
 }
 
-TEST(MpiEngine, TextsAndMemoryAreAsWithAnyEngine) {
+TEST(MpiEngine, TextsAreGatheredReusedMemoryIsZeroAndShardsAreAveragedInTheirTree) {
   run("tcp", kPatience, [](Collectives& all) {
     contract::texts_of_different_lengths_are_gathered(all);
     contract::memory_that_was_taken_back_is_zero_again(all);
@@ -125,7 +125,7 @@ TEST(MpiEngine, TextsAndMemoryAreAsWithAnyEngine) {
 }
 
 // A rank that does not come, though it lives, is waited for as long as somebody gets on, and then named.
-TEST(MpiEngine, JobThatStandsStillEndsWithATimeout) {
+TEST(MpiEngine, RankThatDoesNotComeIsNamedByATimeoutAndNoCallWorksAfterwards) {
   run("shm", std::chrono::milliseconds(1000), [](Collectives& all) {
     if (to_int(all.rank()) == all.world() - 1) {
       everyone->all_gather("");
