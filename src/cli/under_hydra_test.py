@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
 """The program, and a program on the library, in processes that MPICH's mpiexec has started. Neither needs MPICH itself:
-they meet through PMI.
+they meet through PMI. script/test-cluster runs it:
 
-    under_hydra_test.py BUILD_FOLDER
-
-Exits with 77 where there is no mpiexec.hydra (Debian: mpich).
+    under_hydra_test.py BUILD_FOLDER [unittest arguments]
 """
 import json
 import os
@@ -14,52 +12,84 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+import unittest
 
-build = pathlib.Path(sys.argv[1]).resolve()
-program, example = build / "tutti", build / "examples/from_scratch"
-hydra = shutil.which("mpiexec.hydra")
-if hydra is None:
-    print("there is no mpiexec.hydra (Debian: mpich)")
-    sys.exit(77)
-
-
-def run(processes, *command, code=0):
-    done = subprocess.run([hydra, "-n", str(processes), *map(str, command)], capture_output=True, text=True, timeout=240)
-    assert (done.returncode == 0) == (code == 0), (command, done.returncode, done.stdout, done.stderr)
-    return done
+BUILD = pathlib.Path(sys.argv[1]).resolve()
+PROGRAM, EXAMPLE = BUILD / "tutti", BUILD / "examples/from_scratch"
+HYDRA = shutil.which("mpiexec.hydra")
+SECONDS = 240  # for any command
+TRAIN = ("train", "--data", "synthetic", "--no-evaluate")
 
 
 def processes_of(path):
     """Of a program, by its path."""
-    found = []
+    found = set()
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if os.readlink(entry / "exe") == str(path):
-                found.append(int(entry.name))
+                found.add(int(entry.name))
         except OSError:
             pass
     return found
 
 
-with tempfile.TemporaryDirectory() as folder:
-    for processes, flags in ((3, []), (3, ["--transport", "tcp"]), (4, ["--strategy", "ps-sync", "--servers", "2"])):
-        out = pathlib.Path(folder) / "-".join(["run", *flags]).replace("-", "_")
-        run(processes, program, "train", "--data", "synthetic", "--steps", "8", "--no-evaluate", "--out", out, *flags)
-        summary = json.loads((out / "summary.json").read_text())
-        assert set(summary["replicas_sha256"]) == {summary["parameters_sha256"]}, summary
-        assert len(summary["replicas_sha256"]) == (2 if "ps-sync" in flags else processes), summary
-    print(run(2, program, "bench", "allreduce", "--sizes", "1K", "--iterations", "3").stdout)
-    print(run(3, example, "ring").stdout)
-    run(2, program, "train", "--strategy", "nonsense", code=2)
+class UnderHydra(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = pathlib.Path(folder.name) / "run"
 
-    # One that is killed ends all of them, and nothing is left.
-    before = set(processes_of(program))
-    out = pathlib.Path(folder) / "killed"
-    job = subprocess.Popen([hydra, "-n", "3", program, "train", "--data", "synthetic", "--epochs", "100", "--no-evaluate",
-                            "--out", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    while not (out / "metrics.jsonl").exists() or (out / "metrics.jsonl").read_text().count('"event":"step"') < 3:
-        assert job.poll() is None, job.stderr.read()
-    os.kill(sorted(set(processes_of(program)) - before)[1], signal.SIGKILL)
-    job.communicate(timeout=60)
-    assert job.returncode != 0
-    assert not set(processes_of(program)) - before
+    def run_of(self, processes, *command, code=0):
+        done = subprocess.run([HYDRA, "-n", str(processes), *map(str, command)], capture_output=True, text=True, timeout=SECONDS)
+        self.assertEqual(done.returncode == 0, code == 0, (command, done.returncode, done.stdout, done.stderr))
+        return done
+
+    def expect_equal_replicas(self, workers):
+        summary = json.loads((self.out / "summary.json").read_text())
+        self.assertEqual([summary["parameters_sha256"]] * workers, summary["replicas_sha256"])
+
+    def train(self, processes, *flags, before=()):
+        self.run_of(processes, *before, PROGRAM, *TRAIN, "--steps", "8", "--out", self.out, *flags)
+
+    def test_processes_train_to_equal_replicas(self):
+        for flags in ((), ("--transport", "tcp")):
+            self.train(3, "--overwrite", *flags)
+            self.expect_equal_replicas(3)
+
+    def test_the_last_of_them_are_servers(self):
+        self.train(4, "--strategy", "ps-sync", "--servers", "2")
+        self.expect_equal_replicas(2)
+
+    def test_those_that_have_ranks_and_no_descriptor_train_too(self):
+        """As launchers start them that speak another PMI than we do."""
+        self.train(3, before=("env", "-u", "PMI_FD"))
+        self.expect_equal_replicas(3)
+
+    def test_bench_measures_among_them(self):
+        self.assertIn("1024", self.run_of(2, PROGRAM, "bench", "allreduce", "--sizes", "1K", "--iterations", "3").stdout)
+
+    def test_a_program_on_the_library_joins(self):
+        self.assertIn("3 processes, accuracy", self.run_of(3, EXAMPLE, "ring").stdout)
+
+    def test_what_is_wrong_ends_all(self):
+        self.assertEqual(self.run_of(2, PROGRAM, "train", "--strategy", "nonsense", code=2).stderr.count("tutti: "), 1)
+
+    def test_one_that_is_killed_ends_all_and_nothing_is_left(self):
+        before = processes_of(PROGRAM)
+        job = subprocess.Popen([HYDRA, "-n", "3", PROGRAM, *TRAIN, "--epochs", "100", "--out", self.out],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        metrics = self.out / "metrics.jsonl"
+        while not metrics.exists() or metrics.read_text().count('"event":"step"') < 3:
+            self.assertIsNone(job.poll(), "it has ended")
+            time.sleep(0.05)  # only so that this does not take a core from them
+        os.kill(sorted(processes_of(PROGRAM) - before)[1], signal.SIGKILL)
+        job.communicate(timeout=SECONDS)
+        self.assertNotEqual(job.returncode, 0)
+        self.assertEqual(processes_of(PROGRAM) - before, set())
+
+
+if __name__ == "__main__":
+    if HYDRA is None:
+        sys.exit("there is no mpiexec.hydra (Debian: mpich)")
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
