@@ -63,7 +63,7 @@ TEST_F(TwoHosts, EndWithEqualReplicasUnderEveryStrategyThatNeedsNoCommonMemory) 
   }
   const Ended hogwild = run_there(train_on("host0:1,host1:1", {"--strategy", "hogwild", "--steps", "8"}));
   EXPECT_EQ(hogwild.code, 2) << hogwild.error;
-  EXPECT_NE(hogwild.error.find("hogwild needs --transport shm"), std::string::npos) << hogwild.error;
+  EXPECT_NE(hogwild.error.find("hogwild: needs --transport shm"), std::string::npos) << hogwild.error;
   expect_nothing_left();
 }
 
