@@ -37,6 +37,13 @@ def join(arguments, timeout=TIMEOUT):
                             world_size=arguments["world"], timeout=timeout)
 
 
+def expect_transport(transport=None):
+    """In a process whose group has exchanged something: it was over what the test says that it tests."""
+    transport = transport or os.environ["TUTTI_TRANSPORT"]
+    if transport != "auto":
+        checks.expect(checks.shares_memory() == (transport == "shm"), "the transport is not", transport)
+
+
 def run_checks(arguments):
     """All checks, on one rank; what failed goes to a file, by name."""
     join(arguments)
@@ -55,6 +62,7 @@ def lose_a_peer(arguments):
     """The last rank is killed in the middle; the others must learn which it was, at once."""
     join(arguments)
     dist.all_reduce(torch.ones(10))
+    expect_transport()
     last = arguments["world"] - 1
     if arguments["rank"] == last:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -76,10 +84,12 @@ def ask_for_a_public_secret(arguments):
         join(arguments)
 
 
-def sum_once(arguments):
+def sum_once(arguments, transport=None):
+    """Over this transport, or over the one that was asked for."""
     join(arguments)
     tensor = torch.ones(10)
     dist.all_reduce(tensor)
+    expect_transport(transport)
     checks.expect_equal(tensor, torch.full((10,), float(arguments["world"])))
     dist.barrier()
     dist.destroy_process_group()
@@ -89,7 +99,7 @@ def sum_without_shared_memory(arguments):
     """The first cannot make any, so all use TCP."""
     if arguments["rank"] == 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
-    sum_once(arguments)
+    sum_once(arguments, "tcp")
 
 
 def join_again_through_the_same_store(arguments):
@@ -100,6 +110,7 @@ def join_again_through_the_same_store(arguments):
         group = tutti_torch._C.create(store, arguments["rank"], arguments["world"], TIMEOUT)
         tensor = torch.ones(1000)
         group.allreduce([tensor]).wait()
+        expect_transport()
         checks.expect_equal(tensor, torch.full((1000,), float(arguments["world"])))
         group.barrier().wait()
         del group

@@ -43,6 +43,12 @@ def expect_equal(actual, expected, *what):
            *what, "is", actual, "and should be", expected)
 
 
+def shares_memory():
+    """Whether a group of this process is in shared memory: that shows in its mappings, connections do not."""
+    with open("/proc/self/maps") as maps:
+        return "tutti-segment" in maps.read()
+
+
 @contextlib.contextmanager
 def raises(*words):
     try:
@@ -454,9 +460,7 @@ if fully_shard is not None:
 
 
 def the_transport_is_the_one_that_was_asked_for(g):
-    """Shared memory shows in the process's mappings, connections in its descriptors."""
-    with open("/proc/self/maps") as maps:
-        shares = "tutti-segment" in maps.read()
+    shares = shares_memory()
     expect(shares == (os.environ.get("TUTTI_TRANSPORT") != "tcp"), "shared memory:", shares)
 
 
