@@ -200,6 +200,61 @@ TEST_P(KeepsStep, AlsoWithAnOptimizerThatWeDoNotKnow) {
   expect_reference(distributed(world, medium, amsgrad, {.strategy = strategy}), reference(world, amsgrad));
 }
 
+// With a layer beside the network that a pass may go without. It is built last, and so is in the first
+// bucket.
+struct WithSideImpl : NetImpl {
+  explicit WithSideImpl(double first) : NetImpl(first) {
+    side = register_module("side", nn::Linear(6, 3));
+    const torch::NoGradGuard no_grad;
+    for (auto& p : side->parameters()) p.copy_(torch::linspace(-first, first, p.numel()).cos().view_as(p));
+  }
+  torch::Tensor loss(const torch::Tensor& x, bool with_side) {
+    const auto y = with_side ? forward(x) + side(x) : forward(x);
+    return (y - x.narrow(1, 0, 3)).square().mean();
+  }
+  nn::Linear side{nullptr};
+};
+TORCH_MODULE(WithSide);
+
+// Every other step one of several workers has no gradient of the side, another one each time.
+bool has_side(int step, int rank, int world) {
+  return world == 1 || step % 2 == 0 || rank != step / 2 % world;
+}
+
+TEST_P(KeepsStep, AParameterThatOneWorkerDoesNotUseNeitherHangsNorSkews) {
+  const auto& [strategy, world, medium] = GetParam();
+  const torch::optim::AdamOptions adam(0.01);
+  const auto expected = [&, world = world] {
+    WithSide net(1.0);
+    torch::optim::Adam optimizer(net->parameters(), adam);
+    for (int s = 0; s < kSteps; ++s) {
+      optimizer.zero_grad();
+      for (int r = 0; r < world; ++r) {
+        const auto x = samples(s, world).narrow(0, r * kBatch, kBatch);
+        (net->loss(x, has_side(s, r, world)) / world).backward();
+      }
+      optimizer.step();
+    }
+    return flat(net->parameters());
+  }();
+  std::vector<torch::Tensor> results(static_cast<std::size_t>(world));
+  run_sessions(world, medium, [&, &strategy = strategy](Session& session) {
+    WithSide net(1.0);
+    torch::optim::Adam optimizer(net->parameters(), adam);
+    // Buckets are small, so that the side has one of its own, which the others must not overtake.
+    Distributed training(session, *net, optimizer, {.strategy = strategy, .bucket_bytes = 64});
+    for (int s = 0; s < kSteps; ++s) {
+      optimizer.zero_grad();
+      const auto x = samples(s, session.size()).narrow(0, session.rank() * kBatch, kBatch);
+      net->loss(x, has_side(s, session.rank(), session.size())).backward();
+      training.step();
+    }
+    training.finish();
+    results[static_cast<std::size_t>(session.rank())] = flat(net->parameters()).clone();
+  });
+  expect_reference(results, expected);
+}
+
 // Torch's own class, which our loops do not stand in for.
 struct TorchsAdam final : torch::optim::Adam {
   using Adam::Adam;
