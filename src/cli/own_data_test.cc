@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "cli/program_fixture.h"
+#include "data/npy_fixture.h"
 
 namespace tutti {
 namespace {
@@ -30,10 +31,13 @@ class OwnData : public Program {
     std::ofstream(root() / name) << text;
     return (root() / name).string();
   }
-  std::vector<std::string> train_table(const std::string& file, std::vector<std::string> more) const {
-    std::vector<std::string> all = {"train",    "--data",    "csv:" + file, "--model", "mlp",
-                                    "--epochs", "20",        "--lr",        "0.01",    "--batch",
-                                    "16",       "--threads", "1",           "--out",   out().string()};
+  std::vector<std::string> train_table(const std::string& file, const std::vector<std::string>& more) const {
+    return train_mlp("csv:" + file, more);
+  }
+  std::vector<std::string> train_mlp(const std::string& data, std::vector<std::string> more) const {
+    std::vector<std::string> all = {"train",    "--data",    data,   "--model", "mlp",
+                                    "--epochs", "20",        "--lr", "0.01",    "--batch",
+                                    "16",       "--threads", "1",    "--out",   out().string()};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -51,6 +55,41 @@ TEST_F(OwnData, ATableIsLearnedByOneCommandUnderAnyStrategy) {
     EXPECT_EQ(s["config"]["classes"], 3);
     EXPECT_EQ(s["replicas_sha256"][0], s["replicas_sha256"][1]);
   }
+}
+
+TEST_F(OwnData, ArraysAreLearnedByOneCommandUnderAnyStrategy) {
+  std::vector<float> measures;
+  std::vector<std::int64_t> kinds;
+  for (int i = 0; i < 150; ++i) {
+    const int kind = i % 3;
+    kinds.push_back(kind);
+    for (int j = 0; j < 4; ++j) {
+      const double noise = std::sin(static_cast<double>(i * (j + 3)) * 12.9898) * 0.3;
+      measures.push_back(static_cast<float>((kind - 1) * (j + 1) * 0.5 + noise));
+    }
+  }
+  const std::string data = "npy:" + put("x.npy", data::fixture::npy("<f4", "150, 4", measures)) + "," +
+                           put("y.npy", data::fixture::npy("<i8", "150,", kinds));
+  for (const char* strategy : {"allreduce", "ps-sync"}) {
+    const Ended e = run(train_mlp(data, {"--strategy", strategy, "--workers", "2", "--overwrite"}));
+    ASSERT_EQ(e.code, 0) << e.error;
+    const auto s = summary();
+    EXPECT_GT(s["test_accuracy"], 0.9) << strategy;
+    EXPECT_EQ(s["config"]["inputs"], 4);
+    EXPECT_EQ(s["config"]["classes"], 3);
+    EXPECT_EQ(s["replicas_sha256"][0], s["replicas_sha256"][1]);
+  }
+}
+
+TEST_F(OwnData, BadArraysAreRefusedWithFileAndPlace) {
+  const auto x = put("x.npy", data::fixture::npy<float>("<f4", "8, 2", std::vector<float>(16)));
+  const auto y = put("y.npy", data::fixture::npy<std::int64_t>("<i8", "7,", {0, 1, 0, 1, 0, 1, 0}));
+  expect_refused(train_mlp("npy:" + x + "," + y, {}),
+                 "y.npy: byte 0: it must have one number for each of the 8 samples of ");
+  expect_refused(train_mlp("npy:" + x, {}), "names one file; it wants two, npy:X.npy,Y.npy");
+  expect_refused(train_mlp("npy:" + x + "," + (root() / "none.npy").string(), {}), "none.npy");
+  expect_refused(train_mlp("npy:" + x + "," + put("text.npy", "0,1,0"), {}),
+                 "text.npy: byte 0: this is no .npy file");
 }
 
 TEST_F(OwnData, ARunGoesOnWithItsTableAndRefusesAnother) {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "data/idx_fixture.h"
+#include "data/npy_fixture.h"
 #include "data/own_data.h"
 #include "data/samples_fixture.h"
 
@@ -15,20 +16,6 @@ namespace tutti::data {
 namespace {
 
 using namespace fixture;
-
-// As numpy.save writes it, version 1.
-template <typename T>
-std::string npy(const std::string& descr, const std::string& shape, const std::vector<T>& values,
-                const std::string& order = "False") {
-  std::string header =
-      fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': ({}), }}", descr, order, shape);
-  header.resize((header.size() + 10 + 1 + 63) / 64 * 64 - 11, ' ');
-  header += '\n';
-  std::string file = "\x93NUMPY";
-  file += {1, 0, static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
-  file += header;
-  return file + std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
-}
 
 class Npy : public ::testing::Test {
  protected:
