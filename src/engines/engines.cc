@@ -22,15 +22,20 @@ std::span<const EngineInfo> engines() {
   return kAll;
 }
 
-const EngineInfo& find_engine(std::string_view name) {
+const EngineInfo& engine_named(std::string_view name) {
   const auto all = engines();
   if (name == "auto") return all.front();
   const auto found = std::ranges::find(all, name, &EngineInfo::name);
   if (found == all.end())
     throw ConfigError(fmt::format("no engine is called '{}'; there are {}", name, engine_names()));
-  const std::string why_not = found->why_not == nullptr ? "" : found->why_not();
-  if (!why_not.empty()) throw ConfigError(fmt::format("--engine {}: {}", name, why_not));
   return *found;
+}
+
+const EngineInfo& find_engine(std::string_view name) {
+  const EngineInfo& found = engine_named(name);
+  const std::string why_not = found.why_not == nullptr ? "" : found.why_not();
+  if (!why_not.empty()) throw ConfigError(fmt::format("--engine {}: {}", name, why_not));
+  return found;
 }
 
 std::string engine_names() {

@@ -36,6 +36,8 @@ struct EngineInfo {
   bool takes_algorithms = false;
   // What whoever lets it run between hosts should know; empty: nothing.
   std::string_view between_hosts = "";
+  // Whether only processes that MPI's mpirun has started can use it.
+  bool needs_mpirun = false;
   // Why this build or this process cannot use it; empty: it can. nullptr: it always can.
   std::string (*why_not)() = nullptr;
   // A collective call: every rank of the transport makes the same engine. The transport outlives it. Throws
@@ -47,6 +49,9 @@ std::span<const EngineInfo> engines();
 
 // "auto" is the first. Throws ConfigError that lists the names, or says why this one cannot be used here.
 const EngineInfo& find_engine(std::string_view name);
+
+// The same for who only wants to know of it: it may be one that cannot be used here.
+const EngineInfo& engine_named(std::string_view name);
 
 // "auto | native | ...", for help.
 std::string engine_names();

@@ -36,6 +36,7 @@ TEST(Engines, AnUnknownNameIsRefusedWithThoseThatThereAre) {
 TEST(Engines, OneThatCannotBeUsedHereSaysWhy) {
   for (const EngineInfo& e : engines()) {
     const std::string why_not = e.why_not == nullptr ? "" : e.why_not();
+    EXPECT_EQ(&engine_named(e.name), &e) << "of which one may know, all the same";
     if (why_not.empty()) continue;
     try {
       find_engine(e.name);

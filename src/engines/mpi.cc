@@ -14,6 +14,7 @@ std::unique_ptr<collectives::Collectives> make_mpi(net::Transport& transport, co
 EngineInfo mpi() {
   return {.name = "mpi",
           .summary = "the collectives of the MPI whose mpirun has started the processes",
+          .needs_mpirun = true,
           .why_not = mpi::why_not,
           .make = make_mpi};
 }

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/diff.h"
 #include "config/settings.h"
+#include "engines/engines.h"
 #include "exchange/strategy.h"
 #include "observe/summary.h"
 #include "train/run_folder.h"
@@ -19,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What only processes that mpirun has started can use, as an engine and as a transport.
-constexpr std::string_view kMpi = "mpi";
+// What only processes that mpirun has started can use, as a transport.
+constexpr std::string_view kOverMpi = "mpi";
 
 // One of the two.
 struct Run {
@@ -43,10 +44,12 @@ Run open_run(const std::string& name, const fs::path& folder) {
   if (strategy.asynchronous || run.config.backup_workers > 0)
     refuse(fmt::format("workers of --strategy {}{} do not keep step, so no run of it repeats another",
                        run.config.strategy, run.config.backup_workers > 0 ? " with --backup-workers" : ""));
-  if (run.config.engine == kMpi && !run.config.reproducible)
-    refuse(
-        "--engine mpi adds up as MPI does, in processes that mpirun starts; only with --reproducible are "
-        "its sums those of --engine native, which can be made again here");
+  const auto& engine = engines::engine_named(run.config.engine);
+  if (engine.needs_mpirun && !run.config.reproducible)
+    refuse(fmt::format(
+        "--engine {} adds up as MPI does, in processes that mpirun starts; only with --reproducible are "
+        "its sums those of --engine {}, which can be made again here",
+        engine.name, engines::find_engine("auto").name));
   if (run.config.pace_ms > 0) refuse("a run with --pace computes nothing that could differ");
   for (const auto& saved : checkpoint::list(folder)) run.steps.push_back(saved.step);
   if (fs::exists(folder / observe::kSummaryFile)) run.summary = observe::read_summary(folder);
@@ -327,8 +330,8 @@ config::TrainConfig replay_of(config::TrainConfig c, const fs::path& checkpoint,
   c.check_replicas = 0;
   c.trace = c.tensorboard = false;
   // By messages there, too, and by the same schedules: in shared memory it would add up in another order.
-  if (c.transport == kMpi) c.transport = "tcp";
-  if (c.engine == kMpi) c.engine = "native";
+  if (c.transport == kOverMpi) c.transport = "tcp";
+  if (engines::engine_named(c.engine).needs_mpirun) c.engine = engines::find_engine("auto").name;
   // Running statistics are averaged whenever somebody looks at the model: after epochs anyway, and after as
   // many steps as these say.
   if (c.evaluate_every == 0) c.no_evaluate = true;
