@@ -10,11 +10,12 @@
 struct NetImpl : torch::nn::Module {
   torch::nn::Conv2d first{register_module("first", torch::nn::Conv2d(1, 10, 5))};
   torch::nn::Conv2d second{register_module("second", torch::nn::Conv2d(10, 20, 5))};
+  torch::nn::Dropout2d drop_maps{register_module("drop_maps", torch::nn::Dropout2d())};
   torch::nn::Linear dense{register_module("dense", torch::nn::Linear(320, 50))};
   torch::nn::Linear last{register_module("last", torch::nn::Linear(50, 10))};
   torch::Tensor forward(torch::Tensor x) {
     x = torch::relu(torch::max_pool2d(first(x), 2));
-    x = torch::relu(torch::max_pool2d(torch::dropout(second(x), 0.5, is_training()), 2));
+    x = torch::relu(torch::max_pool2d(drop_maps(second(x)), 2));
     x = torch::relu(dense(x.flatten(1)));
     return torch::log_softmax(last(torch::dropout(x, 0.5, is_training())), 1);
   }
