@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <exception>
 #include <functional>
 #include <memory>
 
@@ -32,6 +33,9 @@ void add_agent(CLI::App& app, Action& action);
 // What a worker does, in this process: its task, until its end. The job's report pipe is closed. The result
 // is the exit code; why it failed is in the last report.
 int work(const launch::WorkerJob& job);
+
+// Says in one line on standard error why a command cannot go on. Returns the exit code.
+int explain(const std::exception& e);
 
 // The path of this executable, for starting workers.
 std::string this_program();

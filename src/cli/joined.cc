@@ -62,8 +62,14 @@ int in_meeting(const config::Placement& placement, const config::JoinSettings& s
     const int code = command(*meeting);
     if (code == 0) meeting->finish();
     return code;
-  } catch (const UsageError&) {
-    if (meeting->rank() == Rank{0}) throw;
+  } catch (const UsageError& e) {
+    // The same on all of them, and one says it. The others wait for that: whoever has started us may end all
+    // as soon as one has ended.
+    if (meeting->rank() == Rank{0}) explain(e);
+    try {
+      meeting->all_gather("");
+    } catch (const RunError&) {  // then it has spoken and gone
+    }
     return 2;
   }
 }

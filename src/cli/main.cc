@@ -97,14 +97,17 @@ int run(int argc, char** argv) {
 int run_and_explain(int argc, char** argv) {
   try {
     return run(argc, argv);
-  } catch (const UsageError& e) {
-    return fail(2, e.what());
   } catch (const std::exception& e) {
-    return fail(1, e.what());
+    return explain(e);
   }
 }
 
 }  // namespace
+
+int explain(const std::exception& e) {
+  return fail(dynamic_cast<const UsageError*>(&e) != nullptr ? 2 : 1, e.what());
+}
+
 }  // namespace tutti::cli
 
 int main(int argc, char** argv) {

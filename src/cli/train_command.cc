@@ -170,9 +170,6 @@ int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& plac
     begun = true;
     return run_in_meeting(meeting, &spec, listener, &signals);
   };
-  const auto call_off = [&](const char* why) {
-    if (!begun) launch::call_off(meeting, why);
-  };
   try {
     auto config = fitted(configure(), workers_said, placement, meeting);
     if (!one_host) require_one_board(config);
@@ -181,11 +178,14 @@ int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& plac
     const auto warning = engines::find_engine(config.engine).between_hosts;
     if (!one_host && !warning.empty()) fmt::print(stderr, "tutti: {}\n", warning);
     const int code = train(config, hosts, run_job);
-    call_off(kComplete);
+    if (!begun) launch::call_off(meeting, kComplete);
     return code;
   } catch (const std::exception& e) {
-    call_off(e.what());
-    throw;
+    if (begun) throw;
+    // Said before the others know: whoever has started us may end all as soon as one has ended.
+    const int code = explain(e);
+    launch::call_off(meeting, e.what());
+    return code;
   }
 }
 

@@ -73,7 +73,8 @@ class UnderHydra(unittest.TestCase):
         self.assertIn("3 processes, accuracy", self.run_of(3, EXAMPLE, "ring").stdout)
 
     def test_what_is_wrong_ends_all(self):
-        self.run_of(2, PROGRAM, "train", "--strategy", "nonsense", code=2)
+        for command in (("train", "--strategy", "nonsense"), ("bench", "allreduce", "--algorithm", "nonsense")):
+            self.assertEqual(self.run_of(2, PROGRAM, *command, code=2).stderr.count("tutti: "), 1)
 
     def test_one_that_is_killed_ends_all_and_nothing_is_left(self):
         before = processes_of(PROGRAM)
