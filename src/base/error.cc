@@ -7,8 +7,9 @@ namespace tutti {
 namespace {
 
 std::string describe(const PeerFault& f, const char* verdict) {
-  return fmt::format("rank {}: rank {} {} in {}{}{} (waited {:.1f} s)", to_int(f.rank), to_int(f.peer),
-                     verdict, f.operation, f.address.empty() ? "" : " at ", f.address,
+  const auto peer = to_int(f.peer) < 0 ? "the rendezvous" : fmt::format("rank {}", to_int(f.peer));
+  return fmt::format("rank {}: {} {} in {}{}{} (waited {:.1f} s)", to_int(f.rank), peer, verdict, f.operation,
+                     f.address.empty() ? "" : " at ", f.address,
                      static_cast<double>(f.waited.count()) / 1000.0);
 }
 

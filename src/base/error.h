@@ -21,7 +21,7 @@ namespace tutti {
 // Who failed to answer whom, in what, and for how long.
 struct PeerFault {
   Rank rank{};            // who noticed
-  Rank peer{};            // who is to blame
+  Rank peer{};            // who is to blame; below 0: the rendezvous, where all meet
   std::string operation;  // e.g. "all-reduce of bucket 2, step 17"
   std::chrono::milliseconds waited{0};
   std::string address = {};  // where the peer was called in vain, HOST:PORT; empty if it was connected

@@ -1,6 +1,7 @@
 // The program on several hosts (cli/hosts_fixture.h).
 #include <fmt/ranges.h>
 
+#include <fstream>
 #include <regex>
 #include <set>
 
@@ -196,6 +197,28 @@ TEST_F(TwoHosts, OneWhoseLinkIsCutIsNamedAndEndsByItself) {
   const Ended e = named_in_time("a host whose link is cut", [&] { return running.wait(); });
   EXPECT_EQ(e.code, 1);
   EXPECT_NE(e.error.find("host host1 (ranks 1 to 2) "), std::string::npos) << e.error;
+  expect_nothing_left();
+}
+
+// Its agent answers and never hears of the job.
+TEST_F(TwoHosts, OneThatStartsNothingIsNamed) {
+  const auto deaf = root() / "deaf";
+  std::ofstream(deaf) << "#!/usr/bin/python3\n"
+                      << "import subprocess, sys\n"
+                      << "agent = subprocess.Popen(['" << Running::program()
+                      << "', *sys.argv[1:]], stdin=subprocess.PIPE, text=True)\n"
+                      << "for line in sys.stdin:\n"
+                      << "    if '\"job\"' in line: continue\n"
+                      << "    agent.stdin.write(line)\n"
+                      << "    agent.stdin.flush()\n"
+                      << "agent.stdin.close()\n"
+                      << "sys.exit(agent.wait())\n";
+  fs::permissions(deaf, fs::perms::owner_all);
+  Running running(root(), train_on("localhost:1,host1:1", {"--remote-program", deaf.string()}),
+                  [&] { in_host(0); });
+  const Ended e = running.wait();
+  EXPECT_EQ(e.code, 1);
+  EXPECT_NE(e.error.find("host host1 (rank 1) has not started its ranks"), std::string::npos) << e.error;
   expect_nothing_left();
 }
 

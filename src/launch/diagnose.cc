@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/process.h"
+#include "net/auth.h"
 
 namespace tutti::launch {
 namespace {
@@ -14,6 +15,7 @@ bool blames_a_peer(const RankEnd& e) {
 }
 
 std::string who(const std::vector<RankEnd>& ends, Rank rank) {
+  if (rank == net::kRendezvous) return "the rendezvous";
   const auto end = std::ranges::find(ends, rank, &RankEnd::rank);
   return fmt::format("rank {}{}", to_int(rank), end != ends.end() && end->server ? " (a server)" : "");
 }

@@ -33,6 +33,11 @@ TEST(Diagnose, WhoCannotBeReachedIsNamedWithTheAddress) {
   EXPECT_EQ(v.line, "rank 0 did not answer for 30.0 s: rank 1 waited for it in connecting at 10.0.0.1:20000");
 }
 
+TEST(Diagnose, TheRendezvousIsNoRank) {
+  const auto v = diagnose({blaming(0, 1, Kind::timeout, -1, "connecting"), ended(1, 2, 1)});
+  EXPECT_EQ(v.line, "the rendezvous did not answer for 30.0 s: rank 0 waited for it in connecting");
+}
+
 TEST(Diagnose, KilledRankIsNamedEvenIfAnotherEndedFirst) {
   RankEnd killed = ended(1, 2, 0);
   killed.signal = SIGKILL;

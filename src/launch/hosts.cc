@@ -15,6 +15,7 @@
 #include "launch/agents.h"
 #include "launch/host_job.h"
 #include "launch/interruption.h"
+#include "net/auth.h"
 #include "net/wire.h"
 #include "rendezvous/rendezvous.h"
 
@@ -217,7 +218,16 @@ class JobOnHosts {
     // Agents count their own; the order of all is that in which we hear.
     end.order = known->order != 0 ? known->order : (end.running ? 0 : ++ended_);
     *known = end;
+    const auto& fault = end.failure ? end.failure->fault : std::nullopt;
+    if (fault && fault->peer == net::kRendezvous) lose_absent();
     if (end.exit_code != 0 || end.signal != 0) end_all();
+  }
+
+  // A rank has waited for all others to come. It does not know who has not; we know who may be behind it.
+  void lose_absent() {
+    for (std::size_t host = 0; host < agents_.size(); ++host) {
+      if (boards_[host].empty()) lose(host, {"has not started its ranks"});
+    }
   }
 
   // What one host's ranks have decided, the others must know before any of them goes on.
