@@ -385,8 +385,10 @@ WorkPtr TuttiBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
 
 WorkPtr TuttiBackend::barrier(const c10d::BarrierOptions& options) {
   Group* const group = group_.get();
-  Job job{.run = [=] { group->barrier(); }};
-  if (group->is_small(0)) {
+  Job job;
+  if (!group->is_small(0)) {
+    job.run = [=] { group->barrier(); };
+  } else {  // by this way alone: another rank may come to it at once where this one finds others queued
     job.begin = [=] { group->shared().publish(announcement(Shared::barrier, 0)); };
     job.finish = [=] { group->shared().await_all({"barrier"}); };
   }

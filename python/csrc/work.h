@@ -70,6 +70,7 @@ class MessageWork final : public TuttiWork {
 };
 
 // How a collective is done: all at once, which blocks; or in two halves of which the first does not.
+// Never both: which of them a rank would use depends on what is queued there, and ranks would not meet.
 struct Job {
   std::function<void()> run = {};
   std::function<void()> begin = {};

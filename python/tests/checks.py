@@ -347,6 +347,15 @@ def barriers_wait_for_everybody(g):
         dist.barrier(group=g.handle)
 
 
+def barriers_meet_where_one_is_queued_and_another_is_not(g):
+    for _ in range(20):
+        work = dist.all_reduce(torch.ones(LARGE), group=g.handle, async_op=True)
+        if g.rank != 0:
+            work.wait()
+        dist.barrier(group=g.handle)
+        work.wait()
+
+
 def monitored_barriers_name_who_is_missing(g):
     group = g.handle
     group.monitored_barrier(datetime.timedelta(seconds=20))
