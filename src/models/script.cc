@@ -1,6 +1,7 @@
 #include "models/script.h"
 
 #include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/runtime/graph_iterator.h>
 #include <torch/nn.h>
 #include <torch/script.h>
@@ -80,6 +81,9 @@ class ScriptModel final : public ScoredModel {
 
   torch::Tensor scores(const Batch& batch) override {
     std::vector<jit::IValue> inputs(batch.begin(), batch.end() - 1);
+    // As it is written. An executor that optimises watches the first passes and computes the rest by other
+    // formulas, so that bits would depend on how many passes this process has made before.
+    const jit::GraphOptimizerEnabledGuard optimise(false);
     const auto scores = script_.forward(inputs);
     if (!scores.isTensor()) throw ConfigError("the network's forward() gives no tensor of scores");
     if (is_training()) bring_back_buffers();

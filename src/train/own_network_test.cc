@@ -30,9 +30,12 @@ class OwnNetwork : public ::testing::Test {
     net.register_parameter("a", torch::randn({16, 2}), false);
     net.register_parameter("b", torch::randn({16}), false);
     net.register_parameter("c", torch::randn({2, 16}) / 4, false);
+    net.register_attribute("training", c10::BoolType::get(), true);
     net.define(R"(
       def forward(self, x):
-          return torch.matmul(torch.relu(torch.matmul(x, self.a.t()) + self.b), self.c.t())
+          h = torch.matmul(x, self.a.t()) + self.b
+          h = torch.dropout(torch.relu(h) * torch.sigmoid(h), 0.01, self.training)
+          return torch.matmul(h, self.c.t())
     )");
     for (auto p : net.parameters()) p.set_requires_grad(true);
     net.save((folder_.path() / "net.pt").string());
@@ -82,6 +85,18 @@ TEST_F(OwnNetwork, GoesOnFromItsCheckpointToTheSameBits) {
   c.epochs = 20;
   c.resume = c.out;
   EXPECT_EQ(run(c).summary["parameters_sha256"], whole);
+}
+
+TEST_F(OwnNetwork, ReproducibleRunsEndWithTheSameBitsAtEveryNumberOfWorkers) {
+  std::set<std::string> bits;
+  for (const auto& [strategy, workers] : {std::pair{"local", 1}, {"ring", 3}, {"ps-sync", 8}}) {
+    auto c = config(strategy, workers);
+    c.reproducible = true;
+    c.global_batch = 40;
+    c.epochs = 3;
+    bits.insert(run(c).summary["parameters_sha256"]);
+  }
+  EXPECT_EQ(bits.size(), 1u);
 }
 
 TEST_F(OwnNetwork, IsJudgedByTheLossThatIsAskedFor) {
