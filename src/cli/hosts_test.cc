@@ -4,6 +4,7 @@
 #include <fstream>
 #include <regex>
 #include <set>
+#include <thread>
 
 #include "base/deadline.h"
 #include "base/process.h"
@@ -200,25 +201,42 @@ TEST_F(TwoHosts, OneWhoseLinkIsCutIsNamedAndEndsByItself) {
   expect_nothing_left();
 }
 
-// Its agent answers and never hears of the job.
-TEST_F(TwoHosts, OneThatStartsNothingIsNamed) {
-  const auto deaf = root() / "deaf";
-  std::ofstream(deaf) << "#!/usr/bin/python3\n"
-                      << "import subprocess, sys\n"
+// An agent that does something of its own when it hears of the job: in Python, with `agent` at hand.
+std::string agent_that(const fs::path& file, const std::string& does) {
+  std::ofstream(file) << "#!/usr/bin/python3\n"
+                      << "import subprocess, sys, time\n"
                       << "agent = subprocess.Popen(['" << Running::program()
                       << "', *sys.argv[1:]], stdin=subprocess.PIPE, text=True)\n"
                       << "for line in sys.stdin:\n"
-                      << "    if '\"job\"' in line: continue\n"
+                      << "    if '\"job\"' in line:\n"
+                      << "        " << does << "\n"
                       << "    agent.stdin.write(line)\n"
                       << "    agent.stdin.flush()\n"
                       << "agent.stdin.close()\n"
                       << "sys.exit(agent.wait())\n";
-  fs::permissions(deaf, fs::perms::owner_all);
-  Running running(root(), train_on("localhost:1,host1:1", {"--remote-program", deaf.string()}),
-                  [&] { in_host(0); });
-  const Ended e = running.wait();
+  fs::permissions(file, fs::perms::owner_all);
+  return file.string();
+}
+
+// Ranks wait half a minute for each other when they start, and one host has more data to read.
+TEST_F(TwoHosts, OneThatNeedsLongToPrepareIsWaitedFor) {
+  const auto slow = agent_that(root() / "slow", "time.sleep(32)");
+  const Ended e = run_there(train_on("localhost:1,host1:1", {"--remote-program", slow, "--steps", "8"}));
+  ASSERT_EQ(e.code, 0) << e.error;
+  expect_equal_replicas(2);
+  expect_nothing_left();
+}
+
+TEST_F(TwoHosts, OneWhoseLinkIsCutWhileItPreparesIsNamed) {
+  const auto asked = root() / "asked";
+  const auto busy =
+      agent_that(root() / "busy", "agent.kill(); open('" + asked.string() + "', 'w'); time.sleep(600)");
+  Running running(root(), train_on("localhost:1,host1:1", {"--remote-program", busy}), [&] { in_host(0); });
+  while (!fs::exists(asked)) std::this_thread::yield();
+  change_network(1, "ip", "link set eth0 down");
+  const Ended e = named_in_time("a host whose link is cut while it prepares", [&] { return running.wait(); });
   EXPECT_EQ(e.code, 1);
-  EXPECT_NE(e.error.find("host host1 (rank 1) has not started its ranks"), std::string::npos) << e.error;
+  EXPECT_NE(e.error.find("host host1 (rank 1) was lost"), std::string::npos) << e.error;
   expect_nothing_left();
 }
 

@@ -26,6 +26,17 @@ void name_memory_files(nlohmann::json& value, const std::string& of_process) {
   }
 }
 
+// Rank 0 says why nothing begins, whoever has found it out. The others wait for that, because whoever has
+// started us may end all as soon as one has ended. Returns the exit code.
+int leave(rendezvous::Meeting& meeting, const std::exception& why) {
+  const int code = meeting.rank() == Rank{0} ? explain(why) : 2;
+  try {
+    meeting.all_gather("");
+  } catch (const RunError&) {  // the others have gone
+  }
+  return code;
+}
+
 }  // namespace
 
 std::optional<config::Placement> started_by_others(const config::JoinSettings& settings) {
@@ -62,16 +73,19 @@ int in_meeting(const config::Placement& placement, const config::JoinSettings& s
     const int code = command(*meeting);
     if (code == 0) meeting->finish();
     return code;
+  } catch (const launch::CalledOff& e) {
+    return leave(*meeting, e);
   } catch (const UsageError& e) {
-    // The same on all of them, and one says it. The others wait for that: whoever has started us may end all
-    // as soon as one has ended.
-    if (meeting->rank() == Rank{0}) explain(e);
-    try {
-      meeting->all_gather("");
-    } catch (const RunError&) {  // then it has spoken and gone
-    }
-    return 2;
+    return call_off(*meeting, e);
   }
+}
+
+int call_off(rendezvous::Meeting& meeting, const std::exception& why) {
+  try {
+    launch::call_off(meeting, why.what());
+  } catch (const RunError&) {  // the others have gone
+  }
+  return leave(meeting, why);
 }
 
 launch::Outcome run_in_meeting(rendezvous::Meeting& meeting, const launch::JobSpec* spec,

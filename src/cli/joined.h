@@ -1,6 +1,7 @@
 // Commands in processes that somebody else has started, as mpirun does, instead of our launcher.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -32,6 +33,10 @@ void require_transport(const std::string& transport);
 // processes meet. The result is the exit code. Throws ConfigError, RunError.
 int in_meeting(const config::Placement& placement, const config::JoinSettings& settings, mpi::Threads threads,
                const std::function<int(rendezvous::Meeting&)>& command);
+
+// What in_meeting() does where the command cannot begin: tells the others, who may be in any gather of
+// launch::join(). Returns the exit code.
+int call_off(rendezvous::Meeting& meeting, const std::exception& why);
 
 // As launch::run() in such processes: rank 0 brings the spec, all others null. The others' failures are
 // printed here; rank 0's outcome is the caller's to tell.

@@ -111,6 +111,20 @@ TEST_F(StartedByOthers, WhatIsWrongIsSaidOnceAndAllEnd) {
   EXPECT_EQ(ended[1].error, "");
 }
 
+TEST_F(StartedByOthers, WhatIsWrongForOneIsSaidByTheFirstWithItsRank) {
+  for (const std::size_t wrong : {1U, 0U}) {
+    for (const std::size_t rank : {0U, 1U, 2U}) {
+      start({"bench", "allreduce", "--iterations", "2", "--sizes", rank == wrong ? "3" : "1K"},
+            {place(static_cast<int>(rank), 3)});
+    }
+    const auto ended = wait();
+    for (const Ended& e : ended) EXPECT_EQ(e.code, 2) << e.error;
+    EXPECT_EQ(std::ranges::count(ended[0].error, '\n'), 1) << ended[0].error;
+    EXPECT_EQ(ended[0].error.starts_with("tutti: rank 1: "), wrong == 1) << ended[0].error;
+    EXPECT_EQ(ended[1].error + ended[2].error, "");
+  }
+}
+
 TEST_F(StartedByOthers, BadVariablesAreRefusedByName) {
   struct Case {
     Variables variables;

@@ -162,7 +162,8 @@ int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& plac
     try {
       return run_in_meeting(meeting, nullptr, {}, &signals).exit_code;
     } catch (const launch::CalledOff& e) {
-      return std::string_view(e.what()) == kComplete ? 0 : 2;
+      if (std::string_view(e.what()) == kComplete) return 0;
+      throw;
     }
   }
   bool begun = false;
@@ -182,10 +183,7 @@ int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& plac
     return code;
   } catch (const std::exception& e) {
     if (begun) throw;
-    // Said before the others know: whoever has started us may end all as soon as one has ended.
-    const int code = explain(e);
-    launch::call_off(meeting, e.what());
-    return code;
+    return call_off(meeting, e);
   }
 }
 

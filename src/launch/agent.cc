@@ -86,15 +86,19 @@ class Agent {
     try {
       const auto message = json::parse(line);
       if (message.contains("clock")) return tell_time(message["clock"]);
-      if (message.contains("job")) return start(agent_job_from_json(message));
-      if (processes_) follow(message);
+      if (message.contains("job")) return prepare(agent_job_from_json(message));
+      if (message.contains("go")) return start();
+      if (processes_) return follow(message);
+      if (message.contains("end") || message.contains("stop")) finish();
     } catch (const std::exception& e) {
       fail(e);
     }
   }
 
-  void start(AgentJob job) {
-    if (processes_) throw ConfigError("an agent has one job");
+  // Reading data may take one host minutes longer than another, and ranks wait for each other: none starts
+  // before all hosts are ready.
+  void prepare(AgentJob job) {
+    if (common_) throw ConfigError("an agent has one job");
     job_ = std::move(job);
     JobSpec& spec = job_.spec;
     if (::chdir(job_.folder.c_str()) != 0) {
@@ -104,11 +108,16 @@ class Agent {
     spec.program = program_;
     for (const int host : job_.hosts) spec.places.push_back({.address = job_.address, .host = host});
     if (localise_) localise_(spec, static_cast<int>(job_.ranks.size()));
-    WorkerJob common = common_of(spec);
-    common.secret = job_.secret;
-    common.digest = job_.digest;
-    common.rendezvous = job_.rendezvous;
-    processes_.emplace(io_, spec, common, job_.ranks, listener_,
+    common_ = common_of(spec);
+    common_->secret = job_.secret;
+    common_->digest = job_.digest;
+    common_->rendezvous = job_.rendezvous;
+    launcher_->write({{"ready", true}});
+  }
+
+  void start() {
+    if (processes_ || !common_) throw ConfigError("an agent starts one job, and has none");
+    processes_.emplace(io_, job_.spec, *common_, job_.ranks, listener_,
                        HostJob::Events{.on_end = [this](const RankEnd& e) { launcher_->write(to_json(e)); },
                                        .on_all_ended = [this] { finish(); }});
     processes_->board().mirror().span_hosts();
@@ -230,6 +239,7 @@ class Agent {
         launcher_->write({{"report", {to_int(rank), line}}});
       }};
   AgentJob job_;
+  std::optional<WorkerJob> common_;       // of the job, when this host is ready for it
   std::map<int, std::uint64_t> dropped_;  // lines, by rank, that were not told yet
   std::optional<HostJob> processes_;
   std::array<std::optional<std::int64_t>, kRequests.size()> told_{};  // the last of each request, either way

@@ -26,7 +26,6 @@ constexpr auto kTimeToHello = std::chrono::seconds(9);
 constexpr auto kTimeForOutput = std::chrono::seconds(2);
 
 // How long an agent may look for data, and read it, before its ranks start: it says nothing meanwhile.
-constexpr Clock::duration kTimeToPrepare = std::chrono::minutes(10);
 
 // An agent's line holds what its ranks show, or a line that one of them printed.
 constexpr std::size_t kLongestFromAgent = 8 << 20;
@@ -71,9 +70,16 @@ bool Agents::all_greeted() const {
 }
 
 Spawned Agents::spawn_agent(const Connection& c) const {
-  if (c.name == kLocalHost) return spawn(program_, {"agent"}, {.input = true});
-  std::vector<std::string> arguments = {"-T", "-o", "BatchMode=yes", "-o",
-                                        fmt::format("ConnectTimeout={}", kTimeToConnect.count())};
+  if (c.name == kLocalHost) return spawn(program_, {"agent"}, {.input = true, .is_ours = true});
+  std::vector<std::string> arguments = {"-T",
+                                        "-o",
+                                        "BatchMode=yes",
+                                        "-o",
+                                        fmt::format("ConnectTimeout={}", kTimeToConnect.count()),
+                                        "-o",
+                                        "ServerAliveInterval=2",
+                                        "-o",
+                                        "ServerAliveCountMax=3"};
   if (!options_.ssh_config.empty()) arguments.insert(arguments.end(), {"-F", options_.ssh_config});
   arguments.insert(arguments.end(), {"--", c.name, quoted_for_shell(options_.program) + " agent"});
   return spawn(options_.ssh, arguments, {.input = true});

@@ -145,6 +145,7 @@ void HostJob::start_one(WorkerJob job, const std::vector<int>& cores, int networ
 
 Spawned HostJob::spawn_process(const WorkerJob& job, int description, SpawnOptions options) const {
   if (spec_.command.empty()) {
+    options.is_ours = true;
     return spawn(spec_.program, {"worker", "--job-fd", std::to_string(description)}, options);
   }
   const auto local = workers_of_host(job);

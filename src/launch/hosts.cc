@@ -15,7 +15,6 @@
 #include "launch/agents.h"
 #include "launch/host_job.h"
 #include "launch/interruption.h"
-#include "net/auth.h"
 #include "net/wire.h"
 #include "rendezvous/rendezvous.h"
 
@@ -64,6 +63,7 @@ class JobOnHosts {
             io_, spec.saves_when_asked, listener, [this](net::Request request) { ask(request); },
             [this] { stop_all(); }),
         boards_(hosts.size(), json::array()),
+        ready_(hosts.size(), false),
         agents_(io_, names_of(hosts), spec.program, options,
                 {.on_hello =
                      [this](std::size_t) {
@@ -166,6 +166,15 @@ class JobOnHosts {
       job.address = is_here ? here : address;
       agents_.write(host, to_json(job));
     }
+    time_to_prepare_.expires_after(kTimeToPrepare);
+    time_to_prepare_.async_wait([this](error_code e) {
+      if (e) return;
+      for (std::size_t host = 0; host < agents_.size(); ++host) {
+        if (!ready_[host])
+          lose(host, {fmt::format("is not ready after {} minutes",
+                                  std::chrono::duration_cast<std::chrono::minutes>(kTimeToPrepare).count())});
+      }
+    });
     relay_boards();
   }
 
@@ -191,8 +200,8 @@ class JobOnHosts {
       listener_.on_report(Rank{message["report"].at(0).get<int>()}, message["report"].at(1));
     } else if (message.contains("board")) {
       boards_[host] = message["board"];
-      if (!boards_[host].empty()) agents_.limit_silence(host, kAgentSilence);  // its ranks have started
-      if (std::ranges::none_of(boards_, &json::empty)) remove_tokens();
+    } else if (message.contains("ready")) {
+      on_ready(host);
     } else if (message.contains("ended")) {
       on_end(rank_end_from_json(message));
     } else if (message.contains("decided")) {
@@ -212,22 +221,22 @@ class JobOnHosts {
     }
   }
 
+  void on_ready(std::size_t host) {
+    ready_[host] = true;
+    agents_.limit_silence(host, kAgentSilence);
+    if (std::ranges::count(ready_, false) > 0 || ending_) return;
+    time_to_prepare_.cancel();
+    remove_tokens();
+    tell_all({{"go", true}});
+  }
+
   void on_end(RankEnd end) {
     const auto known = std::ranges::find(ends_, end.rank, &RankEnd::rank);
     if (known == ends_.end()) return;
     // Agents count their own; the order of all is that in which we hear.
     end.order = known->order != 0 ? known->order : (end.running ? 0 : ++ended_);
     *known = end;
-    const auto& fault = end.failure ? end.failure->fault : std::nullopt;
-    if (fault && fault->peer == net::kRendezvous) lose_absent();
     if (end.exit_code != 0 || end.signal != 0) end_all();
-  }
-
-  // A rank has waited for all others to come. It does not know who has not; we know who may be behind it.
-  void lose_absent() {
-    for (std::size_t host = 0; host < agents_.size(); ++host) {
-      if (boards_[host].empty()) lose(host, {"has not started its ranks"});
-    }
   }
 
   // What one host's ranks have decided, the others must know before any of them goes on.
@@ -297,6 +306,7 @@ class JobOnHosts {
 
   void wind_up() {
     timer_.cancel();
+    time_to_prepare_.cancel();
     time_to_end_.cancel();
     agents_.stop_watching();
     interruption_.end();
@@ -309,10 +319,12 @@ class JobOnHosts {
   const Listener& listener_;
   asio::io_context io_;
   asio::steady_timer timer_{io_};
+  asio::steady_timer time_to_prepare_{io_};
   asio::steady_timer time_to_end_{io_};
   Interruption interruption_;
   std::unique_ptr<rendezvous::Rendezvous> rendezvous_;
   std::vector<json> boards_;  // by host, what its ranks showed last
+  std::vector<bool> ready_;   // by host
   Agents agents_;
   std::vector<RankEnd> ends_;
   // A decision on its way: whose, which, and how many hosts have not said that they have it.

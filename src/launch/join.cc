@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,6 +40,31 @@ std::string link_of(const char* path) {
 std::string host_id() {
   return read_file("/proc/sys/kernel/random/boot_id") + link_of("/proc/self/ns/pid") +
          link_of("/proc/self/ns/net");
+}
+
+// What a rank says in the place of whatever else when it cannot take part.
+constexpr std::string_view kCalledOff = "called off: ";
+
+// Everyone's text, unless somebody cannot take part.
+std::vector<std::string> gather(rendezvous::Meeting& meeting, const std::string& mine) {
+  auto texts = meeting.all_gather(mine);
+  for (std::size_t r = 0; r < texts.size(); ++r) {
+    if (!texts[r].starts_with(kCalledOff)) continue;
+    const auto why = texts[r].substr(kCalledOff.size());
+    throw CalledOff(r == 0 ? why : fmt::format("rank {}: {}", r, why));
+  }
+  return texts;
+}
+
+// What may fail on one rank alone: the others wait in a gather, and are told.
+void or_call_off(rendezvous::Meeting& meeting, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& e) {
+    call_off(meeting, e.what());
+    if (dynamic_cast<const ConfigError*>(&e) != nullptr) throw CalledOff(e.what());
+    throw;
+  }
 }
 
 // Where this process listens: where it was told to, or where the others reach it.
@@ -109,20 +135,22 @@ class Member final : public Joined {
       job_.wire =
           net::resolve_wire(net::parse_wire(spec.wire), one_host ? net::Reach::one_host : net::Reach::hosts);
     }
-    job_.address = address_for(spec, meeting, one_host);
     job_.ports = spec.ports;
     job_.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec.timeout);
     job_.shows_life = spec.shows_life;
     const auto neighbours = static_cast<std::size_t>(std::ranges::count(hosts, hosts[me]));
     job_.own_core = allowed_cores().size() / neighbours >= static_cast<std::size_t>(spec.busy_threads);
 
-    const bool shares = spec.transport == "shm";
-    if (first == me) make_shared_memory(spec, shares);
-    if (me == 0 && spec.transport == "tcp") rendezvous_.emplace(job_);
-    const auto texts = meeting.all_gather(what_others_open().dump());
-    const json made = json::parse(texts[first]);
-    if (first != me) open_shared_memory(made);
-    meeting.all_gather("");  // who has made something keeps it until all have it
+    or_call_off(meeting, [&] {
+      job_.address = address_for(spec, meeting, one_host);
+      if (first == me) make_shared_memory(spec, spec.transport == "shm");
+      if (me == 0 && spec.transport == "tcp") rendezvous_.emplace(job_);
+    });
+    const auto texts = gather(meeting, what_others_open().dump());
+    or_call_off(meeting, [&] {
+      if (first != me) open_shared_memory(json::parse(texts[first]));
+    });
+    gather(meeting, "");  // who has made something keeps it until all have it
     const json at_first = json::parse(texts[0]);
     job_.rendezvous = {at_first.at("rendezvous_host"), at_first.at("rendezvous_port")};
   }
@@ -241,7 +269,7 @@ class Reports {
 std::vector<int> hosts_of(rendezvous::Meeting& meeting) {
   std::map<std::string, int> numbers;
   std::vector<int> hosts;
-  for (const std::string& id : meeting.all_gather(host_id())) {
+  for (const std::string& id : gather(meeting, host_id())) {
     hosts.push_back(numbers.try_emplace(id, static_cast<int>(numbers.size())).first->second);
   }
   return hosts;
@@ -254,29 +282,31 @@ std::unique_ptr<Joined> join(rendezvous::Meeting& meeting, const JobSpec* spec) 
     mine["spec"] = to_json(*spec);
     mine["secret"] = bytes_to_json(net::make_secret());
   }
-  const auto texts = meeting.all_gather(mine.dump());
+  const auto texts = gather(meeting, mine.dump());
   require_one_version(texts);
   const json told = json::parse(texts.front());
-  if (told.contains("called_off")) throw CalledOff(told["called_off"].get<std::string>());
   return std::make_unique<Member>(meeting, spec_from_json(told.at("spec")),
                                   digest_from_json(told.at("secret")).value(), hosts_of(meeting));
 }
 
 void call_off(rendezvous::Meeting& meeting, const std::string& why) {
-  meeting.all_gather(json{{"version", kVersion}, {"called_off", why}}.dump());
+  meeting.all_gather(fmt::format("{}{}", kCalledOff, why));
 }
 
 Outcome run_joined(rendezvous::Meeting& meeting, const JobSpec* spec, const Listener& listener,
                    const std::function<int(const WorkerJob&)>& work, ProcessSignals* signals) {
   const auto joined = join(meeting, spec);
   WorkerJob job = joined->job();
+  const net::StatusBoard board = open_board(job);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("cannot make a pipe");
-  job.report_fd = ends[1];
-  Reports reports(job.rank, UniqueFd(ends[0]), listener);
-  const net::StatusBoard board = open_board(job);
+  UniqueFd reported(ends[0]);
+  UniqueFd report(ends[1]);
   if (signals != nullptr)
-    signals->pass_on_to(board, job.rank, observe::JsonlSink(duplicate(job.report_fd), "the report"));
+    signals->pass_on_to(board, job.rank, observe::JsonlSink(duplicate(report.get()), "the report"));
+  // From here on somebody reads until the other end is closed, which `work` does.
+  Reports reports(job.rank, std::move(reported), listener);
+  job.report_fd = report.release();
   Outcome outcome;
   outcome.exit_code = work(job);
   const int signal = signals != nullptr ? signals->leave_board() : 0;
@@ -292,7 +322,7 @@ Outcome run_joined(rendezvous::Meeting& meeting, const JobSpec* spec, const List
                                                       : SIGTERM}};
   int interrupted_by = 0;
   std::uint64_t rejected_connections = 0;
-  for (const auto& text : meeting.all_gather(mine.dump())) {
+  for (const auto& text : gather(meeting, mine.dump())) {
     const json told = json::parse(text);
     rejected_connections += told.at("rejected_connections").get<std::uint64_t>();
     interrupted_by = std::max(interrupted_by, told.at("interrupted_by").get<int>());

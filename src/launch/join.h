@@ -44,8 +44,8 @@ struct CalledOff : ConfigError {
   using ConfigError::ConfigError;
 };
 
-// In the place of join() on rank 0, when there will be no job: the others' join() throws CalledOff. A
-// collective call.
+// In the place of join(), or of any gather of it, where a rank cannot take part: that of the others throws
+// CalledOff, which names the rank unless it is 0. A collective call.
 void call_off(rendezvous::Meeting& meeting, const std::string& why);
 
 // Joins, and calls `work` with this process's place, on this thread; it returns an exit code and closes

@@ -182,6 +182,26 @@ TEST(Join, JobThatIsCalledOffBeginsNowhere) {
   });
 }
 
+TEST(Join, WhoCannotTakePartIsNamedToTheOthers) {
+  const JobSpec spec = spec_of(3, 0, "tcp");
+  std::atomic<int> told{0};
+  meet(3, [&](rendezvous::Meeting& meeting) {
+    if (meeting.rank() == Rank{1}) {
+      hosts_of(meeting);
+      return call_off(meeting, "there is no interface eth7");
+    }
+    try {
+      hosts_of(meeting);
+      join(meeting, on_first(meeting, spec));
+      ADD_FAILURE();
+    } catch (const CalledOff& e) {
+      EXPECT_STREQ(e.what(), "rank 1: there is no interface eth7");
+      ++told;
+    }
+  });
+  EXPECT_EQ(told, 2);
+}
+
 TEST(RunJoined, ReportsAreHeardAndFailuresSayWhy) {
   const JobSpec spec = spec_of(2, 0, "shm");
   meet(2, [&](rendezvous::Meeting& meeting) {

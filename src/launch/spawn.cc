@@ -41,6 +41,7 @@ struct Child {
   int in;  // -1: none
   int out;
   int error;
+  bool is_ours;
   pid_t parent;
 
   [[noreturn]] void become() const {
@@ -50,6 +51,9 @@ struct Child {
     sigset_t none;
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    if (!is_ours) {
+      for (const int ignored : {SIGPIPE, SIGUSR1}) ::signal(ignored, SIG_DFL);
+    }
     ::dup2(in >= 0 ? in : ::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
     ::dup2(out, STDOUT_FILENO);
     ::dup2(error, STDERR_FILENO);
@@ -120,6 +124,7 @@ Spawned spawn(const std::string& program, const std::vector<std::string>& argume
                     .in = in ? in->read.get() : -1,
                     .out = out.write.get(),
                     .error = error.write.get(),
+                    .is_ours = options.is_ours,
                     .parent = ::getpid()};
   const pid_t pid = ::fork();
   if (pid < 0) throw_errno("cannot start a worker");

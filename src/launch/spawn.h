@@ -24,6 +24,7 @@ struct SpawnOptions {
   std::vector<int> cores = {};  // to run on; none: all
   int network = -1;             // descriptor of the network namespace to live in; -1: ours
   bool input = false;           // it reads what we write; else its standard input is /dev/null
+  bool is_ours = false;         // it ignores the signals that we ignore; in others' programs they do as usual
 };
 
 // Starts a program, given as a path, with arguments. It dies with the calling thread's process, and ignores

@@ -53,6 +53,21 @@ TEST(Spawn, WhatWeBlockIsNotBlockedInTheChild) {
   EXPECT_EQ(seen, "\nSigBlk:\t0000000000000000\n");
 }
 
+TEST(Spawn, WhatWeIgnoreIsIgnoredInNobodyElsesProgram) {
+  const auto ignored_in_child = [](bool is_ours) {
+    const auto ran = run_to_end("/bin/sh", {"-c", "grep SigIgn /proc/self/status"}, {.is_ours = is_ours},
+                                std::chrono::seconds(60));
+    return std::stoull(ran.out.substr(ran.out.find(':') + 1), nullptr, 16);
+  };
+  const auto before_pipe = ::signal(SIGPIPE, SIG_IGN);
+  const auto before_usr1 = ::signal(SIGUSR1, SIG_IGN);
+  constexpr auto kBoth = (1ULL << (SIGPIPE - 1)) | (1ULL << (SIGUSR1 - 1));
+  EXPECT_EQ(ignored_in_child(false) & kBoth, 0U);
+  EXPECT_EQ(ignored_in_child(true) & kBoth, kBoth);
+  ::signal(SIGPIPE, before_pipe);
+  ::signal(SIGUSR1, before_usr1);
+}
+
 // Descriptors for the two pipes, and none to watch the child with.
 TEST(Spawn, ChildThatCannotBeWatchedIsEndedAndCollected) {
   rlimit before{};
