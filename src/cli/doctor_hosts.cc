@@ -92,7 +92,7 @@ class Links {
     together_ = run(all);
     if (pairs_.size() == 1) pairs_[0].failure = together_;
     for (Pair& p : pairs_) {
-      if (together_.empty() || interrupted_) break;
+      if (together_.empty() || interrupted_ != 0) break;
       if (p.known()) continue;
       show_progress(fmt::format("connecting {} with {} alone", hosts_[p.from], hosts_[p.to]));
       p.failure = run({p.from, p.to});
@@ -116,6 +116,9 @@ class Links {
       }
     }
   }
+
+  // The exit code where somebody has ended it; else 0.
+  int interrupted() const { return interrupted_; }
 
   // What keeps a job from running, each once.
   std::vector<std::string> problems() const {
@@ -175,9 +178,9 @@ class Links {
                                     }};
     try {
       const auto outcome = launch::run_on_hosts(job, parts, options_, listener);
-      interrupted_ = outcome.interrupted_by != 0;
+      if (outcome.interrupted_by != 0) interrupted_ = outcome.exit_code;
       if (outcome.exit_code == 0) return "";
-      return unreached.empty() || interrupted_ ? outcome.line + who_is(who) : unreached;
+      return unreached.empty() || interrupted_ != 0 ? outcome.line + who_is(who) : unreached;
     } catch (const std::runtime_error& e) {  // one of them has no such interface, or no port is free here
       return e.what();
     }
@@ -221,7 +224,7 @@ class Links {
   const launch::HostOptions options_;
   std::vector<Pair> pairs_;
   std::string together_;  // why all cannot be connected in one job
-  bool interrupted_ = false;
+  int interrupted_ = 0;   // the exit code that says by which signal
 };
 
 // A rank of a host takes a port there, and where ranks meet one of the launcher's host.
@@ -282,6 +285,7 @@ int doctor_hosts(const std::vector<config::Host>& hosts, const launch::HostOptio
   Links links(usable, job, options);
   links.measure();
   links.print();
+  if (links.interrupted() != 0) return links.interrupted();
   std::ranges::copy(links.problems(), std::back_inserter(problems));
   auto warnings = clock_warnings(inspected);
   std::ranges::copy(links.warnings(), std::back_inserter(warnings));

@@ -48,6 +48,9 @@ Host parse_host(const std::string& text, const std::string& where) {
 // What may stand behind a host's name in a file of Open MPI's: "slots=4 max_slots=8". We never start more
 // than slots, so the limit is only held against them.
 Host with_slots(const std::string& name, std::istringstream& words, const std::string& where) {
+  if (parse_host(name, where).name != name)
+    throw ConfigError(
+        fmt::format("{}: '{}' says how many processes, and so do the words behind it", where, name));
   std::optional<int> slots;
   std::optional<int> most;
   for (std::string word; words >> word;) {

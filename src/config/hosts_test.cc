@@ -61,6 +61,7 @@ TEST(Hosts, FilesOfOpenMpiAreReadWithTheirLimits) {
   for (const auto& [line, said] : std::vector<std::pair<std::string, std::string>>{
            {"host1 slots=4 max_slots=3", "slots=4 are more than max_slots=3"},
            {"host1 slots=4 max_slots=many", "'many' is no number of processes between 1 and 1024"},
+           {"host1:4 slots=2", "'host1:4' says how many processes, and so do the words behind it"},
            {"host1 slots=4 max_slots=0", "'0' is no number of processes between 1 and 1024"},
            {"host1 slots= max_slots=4", "'' is no number of processes between 1 and 1024"},
            {"host1 slots=4 slots=4", "must be HOST, HOST:N or HOST slots=N max_slots=M"},
