@@ -287,6 +287,8 @@ TEST_F(Program, CompareShowsACellThatFailsAndRunsTheOthers) {
 TEST_F(Program, CompareRefusesWhatItDoesNotKnow) {
   expect_refused({"compare", "--strategies", "ring,nonsense", "--out", out().string()}, "nonsense");
   expect_refused({"compare", "--repeats", "0", "--out", out().string()}, "--repeats");
+  expect_refused({"compare", "--reproducible", "--workers", "1,2", "--out", out().string()},
+                 "give --global-batch");
 }
 
 TEST_F(Program, ARunLeavesItsPageAndItsSamples) {

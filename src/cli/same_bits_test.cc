@@ -194,6 +194,20 @@ TEST_F(SameBits, OtherKernelsAreNamedAsTheLikelyReason) {
   EXPECT_GT(place, e.out.find(" against ", reason)) << e.out;
 }
 
+// Nine workers by themselves would cut the batch into sixteen parts, and one into eight.
+TEST_F(SameBits, AComparisonTrainsTheSameAtEveryNumberOfWorkers) {
+  const Ended e = run({"compare", "--data", "mnist", "--reproducible", "--global-batch", "32", "--strategies",
+                       "local,ring", "--workers", "1,9", "--steps", "2", "--no-evaluate", "--no-checkpoint",
+                       "--out", out().string()});
+  ASSERT_EQ(e.code, 0) << e.error;
+  const auto cells = nlohmann::json::parse(read_file(out() / "compare.json"));
+  ASSERT_EQ(cells.size(), 3U);
+  for (const auto& cell : cells) {
+    EXPECT_EQ(cell["summary"]["config"]["shards"], 16);
+    EXPECT_EQ(cell["summary"]["parameters_sha256"], cells[0]["summary"]["parameters_sha256"]);
+  }
+}
+
 TEST_F(SameBits, BadInputIsRefusedWithItsReason) {
   const auto refused = [&](const std::string& global_batch, const std::vector<std::string>& flags,
                            const std::string& word) {

@@ -52,6 +52,22 @@ void plan_model(const CompareSpec& spec, const std::string& model, std::vector<C
   }
 }
 
+// Each run by itself would cut its batch into the shards, and make steps of the samples, that its own number
+// of workers has: trainings that never end with the same bits.
+config::TrainConfig of_one_training(config::TrainConfig base, const std::vector<Cell>& cells) {
+  if (!base.reproducible || cells.empty()) return base;
+  const auto [fewest, most] = std::ranges::minmax_element(cells, {}, &Cell::workers);
+  if (fewest->workers != most->workers && base.global_batch == 0) {
+    throw ConfigError(
+        fmt::format("--reproducible with {} and with {} workers: --batch {}, a worker's, makes another "
+                    "global batch of each "
+                    "number of workers; give --global-batch",
+                    fewest->workers, most->workers, base.batch));
+  }
+  if (base.shards == 0) base.shards = config::usual_shards(std::max(1, most->workers));
+  return base;
+}
+
 // The first cell that the digest of another must be equal to: the same model, and what `also` asks.
 std::string differs_from(const std::vector<Cell>& cells, const Cell& cell, const char* digest,
                          const auto& also) {
@@ -88,8 +104,10 @@ config::TrainConfig config_of(const Cell& cell, const report::Repeat& repeat,
 
 std::vector<PlannedRun> plan_runs(const CompareSpec& spec) {
   std::vector<PlannedRun> runs;
-  for (Cell& cell : plan_cells(spec)) {
-    auto config = config_of(cell, cell.repeats.front(), spec.base);
+  auto cells = plan_cells(spec);
+  const auto base = of_one_training(spec.base, cells);
+  for (Cell& cell : cells) {
+    auto config = config_of(cell, cell.repeats.front(), base);
     runs.push_back({std::move(cell), std::move(config)});
   }
   return runs;

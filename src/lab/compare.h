@@ -35,7 +35,9 @@ struct PlannedRun {
   Cell cell;
   config::TrainConfig config;
 };
-// The comparison's cells with their settings. Throws ConfigError.
+// The comparison's cells with their settings. With --reproducible all have the shards that most workers would
+// get. Throws ConfigError, also where --reproducible is to compare several numbers of workers without a
+// global batch: they would not do the same training.
 std::vector<PlannedRun> plan_runs(const CompareSpec& spec);
 
 // The summary of a run that has ended well under exactly this config, wherever it lies, and is no older than

@@ -83,6 +83,42 @@ TEST(Compare, EachStrategyGetsTheSettingsThatItReads) {
   }
 }
 
+TEST(Compare, ReproducibleCellsCutOneGlobalBatchIntoTheSameShards) {
+  CompareSpec spec;
+  spec.strategies = {"local", "ring"};
+  spec.workers = {1, 3, 12};
+  spec.base.reproducible = true;
+  spec.base.global_batch = 48;
+  auto runs = plan_runs(spec);
+  ASSERT_EQ(runs.size(), 4U);
+  for (const auto& run : runs) EXPECT_EQ(run.config.shards, 16) << run.config.workers;
+  spec.base.shards = 24;
+  for (const auto& run : plan_runs(spec)) EXPECT_EQ(run.config.shards, 24) << "as it was told";
+
+  spec.base.reproducible = false;
+  spec.base.shards = 0;
+  for (const auto& run : plan_runs(spec)) EXPECT_EQ(run.config.shards, 0);
+}
+
+TEST(Compare, ReproducibleCellsOfOtherWorkersNeedAGlobalBatch) {
+  CompareSpec spec;
+  spec.strategies = {"local", "ring"};
+  spec.workers = {1, 2};
+  spec.base.reproducible = true;
+  try {
+    plan_runs(spec);
+    ADD_FAILURE() << "these do not do the same training";
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("give --global-batch"), std::string::npos) << e.what();
+  }
+  spec.strategies = {"ps-sync", "ring"};
+  spec.workers = {2};
+  EXPECT_EQ(plan_runs(spec).size(), 2U) << "a batch a worker is the same for both";
+  spec.strategies = {"local"};
+  spec.workers = {1, 2};
+  EXPECT_EQ(plan_runs(spec).size(), 1U) << "only one number of workers is left";
+}
+
 TEST(Compare, AFinishedRunIsTakenOnlyIfNothingHasChanged) {
   const ScratchFolder folder;
   const auto program = folder.path() / "program";
