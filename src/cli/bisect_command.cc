@@ -7,6 +7,7 @@
 #include "cli/joined.h"
 #include "cli/train_command.h"
 #include "lab/bisect.h"
+#include "lab/run.h"
 
 namespace tutti::cli {
 namespace {
@@ -27,8 +28,10 @@ struct Interrupted {
 
 // A run in the background of another task: only what it says at its end counts. Why it failed; empty: it did
 // not.
-std::string train_quietly(const config::TrainConfig& config) {
+std::string train_quietly(const config::TrainConfig& config,
+                          const std::optional<std::vector<std::string>>& kernels = {}) {
   auto run = prepare_here(config);
+  run.kernels = kernels;
   const launch::Listener deaf{[](Rank, bool, const std::string&) {}, [](Rank, const nlohmann::json&) {}};
   const auto outcome = lab::run_training(run, this_program(), deaf);
   if (outcome.interrupted_by != 0) throw Interrupted{outcome.exit_code};

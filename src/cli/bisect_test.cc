@@ -239,7 +239,9 @@ TEST_F(Bisect, WithShardsRunsOfOtherWorkersAndStrategiesAreComparedShardByShard)
   const Ended e = run({"bisect", path("two"), path("flipped"), "--out", path("replays")});
   EXPECT_EQ(e.code, 1) << e.error;
   for (const char* words :
-       {"step       3\n", "the gradient before the exchange, of shard-3", "dense3.bias"}) {
+       {"step       3\n",
+        "the gradient before the exchange, of shard-3, computed by rank 0 in A and rank 1 in B\n",
+        "dense3.bias"}) {
     EXPECT_NE(e.out.find(words), std::string::npos) << words << ": " << e.out;
   }
 }
@@ -296,6 +298,29 @@ TEST_F(Bisect, WhatComputedTheRunsIsTheLikelyReason) {
   EXPECT_EQ(bisect("clean", "elsewhere")["arithmetic"], nlohmann::json({"threads: 1 against 2"}));
   ASSERT_EQ(elsewhere("1").code, 0);
   EXPECT_EQ(bisect("clean", "elsewhere")["arithmetic"], nlohmann::json::array());
+}
+
+// Whoever calls bisect has kernels of their own: a run is made again with those that it had.
+TEST_F(Bisect, RunsAreMadeAgainWithTheKernelsThatTheyHad) {
+  ASSERT_EQ(train_into("usual", {}).code, 0);
+  ::setenv("ATEN_CPU_CAPABILITY", "default", 1);
+  const Ended other = train_into("other", {"--seed", "2"});
+  ::setenv("ATEN_CPU_CAPABILITY", "avx2", 1);
+  const Ended e = run({"bisect", path("usual"), path("other"), "--out", path("replays"), "--keep"});
+  ::unsetenv("ATEN_CPU_CAPABILITY");
+  ASSERT_EQ(other.code, 0) << other.error;
+  ASSERT_EQ(e.code, 1) << e.error;
+  int replays = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(root() / "replays")) {
+    if (entry.path().filename() != "manifest.json") continue;
+    const auto manifest = nlohmann::json::parse(read_file(entry.path()));
+    const bool of_other = entry.path().string().find("/B-") != std::string::npos;
+    EXPECT_EQ(manifest["meta"]["arithmetic"]["kernels"],
+              of_other ? nlohmann::json({"ATEN_CPU_CAPABILITY=default"}) : nlohmann::json::array())
+        << entry.path();
+    ++replays;
+  }
+  EXPECT_GT(replays, 1);
 }
 
 }  // namespace

@@ -193,6 +193,14 @@ TEST(Config, VariablesThatChooseKernelsAreNamedWhereTheyAreSet) {
   EXPECT_EQ(kernel_variables().size(), set.size() - 1);
 }
 
+TEST(Config, OfKernelsThatWereRecordedNoOthersAreLeft) {
+  EXPECT_TRUE(has(only_kernels({}), "OPENBLAS_CORETYPE"));
+  const auto kernels = only_kernels({"MKL_CBWR=COMPATIBLE"});
+  EXPECT_EQ(kernels.front(), "MKL_CBWR=COMPATIBLE");
+  EXPECT_FALSE(has(kernels, "MKL_CBWR"));
+  EXPECT_TRUE(has(kernels, "ATEN_CPU_CAPABILITY")) << "without a value: to be taken away";
+}
+
 TEST(Config, MklIsToldToBeReproducibleUnlessItWasToldSomethingElse) {
   ::unsetenv("MKL_CBWR");
   EXPECT_TRUE(has(reproducible_kernels(true), "MKL_CBWR=AUTO,STRICT"));

@@ -16,6 +16,18 @@ namespace {
 // Of MKL, how far its results are the same from run to run.
 constexpr const char* kMklMode = "MKL_CBWR";
 
+constexpr const char* kKernelVariables[] = {"ATEN_CPU_CAPABILITY",
+                                            "DNNL_CPU_ISA_HINTS",
+                                            "DNNL_DEFAULT_FPMATH_MODE",
+                                            "DNNL_MAX_CPU_ISA",
+                                            kMklMode,
+                                            "MKL_DEBUG_CPU_TYPE",
+                                            "MKL_ENABLE_INSTRUCTIONS",
+                                            "ONEDNN_CPU_ISA_HINTS",
+                                            "ONEDNN_DEFAULT_FPMATH_MODE",
+                                            "ONEDNN_MAX_CPU_ISA",
+                                            "OPENBLAS_CORETYPE"};
+
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody here sets the environment
   if (value == nullptr || *value == '\0') return std::nullopt;
@@ -103,10 +115,7 @@ bool has_malloc_settings() {
 
 std::vector<std::string> kernel_variables() {
   std::vector<std::string> set;
-  for (const char* name :
-       {"ATEN_CPU_CAPABILITY", "DNNL_CPU_ISA_HINTS", "DNNL_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA", kMklMode,
-        "MKL_DEBUG_CPU_TYPE", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_CPU_ISA_HINTS", "ONEDNN_DEFAULT_FPMATH_MODE",
-        "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE"}) {
+  for (const char* name : kKernelVariables) {
     if (const auto value = variable(name)) set.push_back(fmt::format("{}={}", name, *value));
   }
   return set;
@@ -115,6 +124,14 @@ std::vector<std::string> kernel_variables() {
 std::vector<std::string> reproducible_kernels(bool has_mkl) {
   auto kernels = kernel_variables();
   if (has_mkl && !variable(kMklMode)) kernels.push_back(fmt::format("{}=AUTO,STRICT", kMklMode));
+  return kernels;
+}
+
+std::vector<std::string> only_kernels(std::vector<std::string> kernels) {
+  for (const std::string name : kKernelVariables) {
+    const auto gives = [&](const std::string& k) { return k.starts_with(name + '='); };
+    if (std::ranges::none_of(kernels, gives)) kernels.push_back(name);
+  }
   return kernels;
 }
 

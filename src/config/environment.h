@@ -38,6 +38,10 @@ std::vector<std::string> kernel_variables();
 // to; so it is, where libtorch has it and nobody has told it anything.
 std::vector<std::string> reproducible_kernels(bool has_mkl);
 
+// What gives a process these of kernel_variables(), "NAME=value", and no others: the names of the others
+// follow, without a value, as the launcher takes them (launch/spawn.h).
+std::vector<std::string> only_kernels(std::vector<std::string> kernels);
+
 // The path of a program as a shell would find it: by its name in $PATH, or as it is written if that has a
 // slash. Throws ConfigError if there is none that can be run.
 std::string find_program(const std::string& name);

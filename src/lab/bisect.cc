@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/shard_tree.h"
 #include "base/xxh64.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/diff.h"
@@ -107,6 +108,35 @@ config::TrainConfig config_in(const fs::path& checkpoint) {
   return checkpoint::load(checkpoint).meta.at("config").get<config::TrainConfig>();
 }
 
+// "rank 1", "ranks 0, 2"
+std::string ranks_in_words(const auto& numbers) {
+  return fmt::format("rank{} {}", numbers.size() == 1 ? "" : "s", fmt::join(numbers, ", "));
+}
+
+// Which ranks of a run have these shards.
+std::string ranks_with(const std::vector<int>& shards, const config::TrainConfig& run) {
+  const ShardTree tree(run.shards);
+  std::set<int> ranks;
+  for (int r = 0; r < run.workers; ++r) {
+    const ShardRun own = tree.run_of(r, run.workers);
+    if (std::ranges::any_of(shards, [&](int s) { return own.first <= s && s < own.last; })) ranks.insert(r);
+  }
+  return ranks_in_words(ranks);
+}
+
+// ", computed by rank 0 in A and rank 1 in B" where shards are named.
+std::string computed_by(const std::vector<std::string>& who, const config::TrainConfig& a,
+                        const config::TrainConfig& b) {
+  constexpr std::string_view kShard = "shard-";
+  if (a.shards < 1 || b.shards < 1) return "";
+  std::vector<int> shards;
+  for (const std::string& unit : who) {
+    if (!unit.starts_with(kShard)) return "";
+    shards.push_back(std::stoi(unit.substr(kShard.size())));
+  }
+  return fmt::format(", computed by {} in A and {} in B", ranks_with(shards, a), ranks_with(shards, b));
+}
+
 // "rank 1", "ranks 0, 2", "every rank"
 std::string in_words(const std::vector<std::string>& who, int workers) {
   constexpr std::string_view kRank = "rank-";
@@ -116,12 +146,13 @@ std::string in_words(const std::vector<std::string>& who, int workers) {
     numbers.push_back(unit.substr(kRank.size()));
   }
   if (workers > 1 && static_cast<int>(numbers.size()) >= workers) return "every rank";
-  return fmt::format("rank{} {}", numbers.size() == 1 ? "" : "s", fmt::join(numbers, ", "));
+  return ranks_in_words(numbers);
 }
 
 // Which side of the exchange, and whose.
 std::string side_of(const Place& place, const config::TrainConfig& a, const config::TrainConfig& b) {
-  const std::string whose = in_words(place.who, std::max(a.workers, b.workers));
+  const std::string whose =
+      in_words(place.who, std::max(a.workers, b.workers)) + computed_by(place.who, a, b);
   const std::string before =
       place.gradients_known
           ? "gradients before the exchange agree"
@@ -224,6 +255,15 @@ class Search {
     return saved ? config_in(run.checkpoint(*last_)) : run.config;
   }
 
+  // With what kernels it did that, as its checkpoint says; none: it says nothing.
+  std::optional<std::vector<std::string>> kernels_of(const Run& run) const {
+    const bool saved = std::ranges::binary_search(run.steps, *last_);
+    const auto meta = checkpoint::load(run.checkpoint(saved ? *last_ : run.steps.back())).meta;
+    const auto arithmetic = meta.value("arithmetic", nlohmann::json::object());
+    if (!arithmetic.contains("kernels")) return std::nullopt;
+    return arithmetic["kernels"].get<std::vector<std::string>>();
+  }
+
   struct Pair {
     fs::path a, b;
     std::optional<Place> place;
@@ -239,7 +279,7 @@ class Search {
       config.record_step = whole;
       replays_.say(fmt::format("{} again, from {} to step {}", run->name,
                                base > 0 ? fmt::format("step {}", base) : "the beginning", last));
-      if (const auto why = replays_.train(config); !why.empty())
+      if (const auto why = replays_.train(config, kernels_of(*run)); !why.empty())
         failure = fmt::format("{}: {}", run->name, why);
     }
     pair.place =

@@ -44,13 +44,17 @@ std::string render(const Bisection& bisection);
 // How runs are made again.
 struct Replays {
   std::filesystem::path scratch;  // their folders are made below it
-  // Trains to the end. Returns why that failed; empty: it did not. Throws what keeps it from starting.
-  std::function<std::string(const config::TrainConfig&)> train;
+  // Trains to the end, by these of config::kernel_variables() and no others; none: by those of this process.
+  // Returns why that failed; empty: it did not. Throws what keeps it from starting.
+  std::function<std::string(const config::TrainConfig&,
+                            const std::optional<std::vector<std::string>>& kernels)>
+      train;
   std::function<void(const std::string&)> say;  // what it does, a line at a time
 };
 
-// Of two run folders. Throws DataError or ConfigError where they cannot be compared: no run, no common step,
-// other models, workers that do not keep step; RunError where a run cannot be made again.
+// Of two run folders. Each run is made again with the kernel variables that its checkpoint names. Throws
+// DataError or ConfigError where they cannot be compared: no run, no common step, other models, workers that
+// do not keep step; RunError where a run cannot be made again.
 Bisection bisect(const std::filesystem::path& a, const std::filesystem::path& b, const Replays& replays);
 
 // The settings with which a run is made again from a checkpoint (empty: from its beginning) to a step. What

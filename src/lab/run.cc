@@ -24,7 +24,11 @@ launch::JobSpec spec_of(const train::Prepared& run, const std::string& program) 
   spec.program = program;
   spec.workers = config.workers;
   spec.task = kTrainTask;
-  if (config.reproducible) spec.environment = config::reproducible_kernels(at::hasMKL());
+  if (run.kernels) {
+    spec.environment = config::only_kernels(*run.kernels);
+  } else if (config.reproducible) {
+    spec.environment = config::reproducible_kernels(at::hasMKL());
+  }
   spec.payload = run.setup;
   spec.transport = config.transport;
   spec.wire = config.wire;

@@ -7,12 +7,14 @@
 #include <cstdlib>
 
 #include "base/scratch_folder.h"
+#include "config/environment.h"
 
 namespace tutti::lab {
 namespace {
 
 // What the workers of such a run would have in their environment beside what this process has.
-std::vector<std::string> environment_of(bool reproducible) {
+using Kernels = std::vector<std::string>;
+std::vector<std::string> environment_of(bool reproducible, const std::optional<Kernels>& kernels = {}) {
   const ScratchFolder folder;
   config::TrainConfig c;
   c.data = "synthetic";
@@ -22,6 +24,7 @@ std::vector<std::string> environment_of(bool reproducible) {
   c.no_evaluate = true;
   c.out = (folder.path() / "run").string();
   auto run = train::prepare(c, {}, 2, "now");
+  run.kernels = kernels;
   std::vector<std::string> environment;
   const auto look = [&](const launch::JobSpec& spec, const launch::Listener&) {
     environment = spec.environment;
@@ -42,6 +45,17 @@ TEST(RunTraining, WorkersOfAReproducibleRunAreToldWhichKernelsToTake) {
   EXPECT_TRUE(has(environment_of(true), "MKL_CBWR=COMPATIBLE"));  // also on hosts that would not hear of it
   EXPECT_TRUE(environment_of(false).empty());
   ::unsetenv("MKL_CBWR");
+}
+
+// As bisect makes a run again.
+TEST(RunTraining, WorkersHaveTheKernelsThatARunIsGivenAndNoOthers) {
+  ::setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+  for (const bool reproducible : {false, true}) {
+    const auto environment = environment_of(reproducible, Kernels{"ATEN_CPU_CAPABILITY=default"});
+    EXPECT_EQ(environment, config::only_kernels({"ATEN_CPU_CAPABILITY=default"}));
+    EXPECT_NE(std::ranges::find(environment, "OPENBLAS_CORETYPE"), environment.end()) << "to be taken away";
+  }
+  ::unsetenv("OPENBLAS_CORETYPE");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ struct JobSpec {
   // Instead of it a program of others, as a path, with its arguments. It is told its place by kJobVariable
   // and by torchrun's RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE, and may show life or not.
   std::vector<std::string> command = {};
-  std::vector<std::string> environment = {};  // "NAME=value", for all processes
+  std::vector<std::string> environment = {};  // for all processes, as SpawnOptions has it (launch/spawn.h)
   int workers = 1;                            // ranks 0 to workers - 1, a process each
   int servers = 0;                            // the ranks after them
   bool colocate = false;                      // servers live in the workers' processes, which take both ranks

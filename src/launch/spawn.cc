@@ -65,17 +65,18 @@ struct Child {
   }
 };
 
-// Ours with `changes`, each "NAME=value"; ends with a null.
+// Ours with `changes`, each "NAME=value", or "NAME" to leave it out; ends with a null.
 std::vector<char*> environment_with(const std::vector<std::string>& changes) {
   std::vector<char*> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('=') + 1);
-    if (std::ranges::none_of(changes, [&](const std::string& c) { return c.starts_with(name); })) {
-      all.push_back(*entry);
-    }
+    const std::string_view name = text.substr(0, text.find('='));
+    const auto changed = [&](std::string_view c) { return c.substr(0, c.find('=')) == name; };
+    if (std::ranges::none_of(changes, changed)) all.push_back(*entry);
   }
-  for (const std::string& c : changes) all.push_back(const_cast<char*>(c.c_str()));
+  for (const std::string& c : changes) {
+    if (c.find('=') != std::string::npos) all.push_back(const_cast<char*>(c.c_str()));
+  }
   all.push_back(nullptr);
   return all;
 }

@@ -20,7 +20,7 @@ struct Spawned {
 struct SpawnOptions {
   std::vector<int> inherit = {};  // descriptors that the child keeps, by their numbers
   std::vector<std::string> environment =
-      {};                       // "NAME=value", beside ours and instead of what we have of these names
+      {};  // "NAME=value", beside ours and instead of what we have of these names; "NAME": not that one
   std::vector<int> cores = {};  // to run on; none: all
   int network = -1;             // descriptor of the network namespace to live in; -1: ours
   bool input = false;           // it reads what we write; else its standard input is /dev/null

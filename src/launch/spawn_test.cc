@@ -38,6 +38,16 @@ TEST(Spawn, ChangesOfTheEnvironmentReplaceWhatHasTheirNameAndNothingElse) {
   EXPECT_STREQ(::getenv("TUTTI_SPAWN_TEST"), "ours");
 }
 
+TEST(Spawn, ANameWithoutAValueIsTakenOutOfTheEnvironment) {
+  ::setenv("TUTTI_SPAWN", "stays", 1);
+  ::setenv("TUTTI_SPAWN_TEST", "ours", 1);
+  const auto seen =
+      output_of(spawn("/usr/bin/env", {}, {.environment = {"TUTTI_SPAWN_TEST", "TUTTI_SPAWN_NEVER"}}));
+  EXPECT_NE(seen.find("\nTUTTI_SPAWN=stays\n"), std::string::npos) << seen;
+  EXPECT_EQ(seen.find("TUTTI_SPAWN_TEST"), std::string::npos) << seen;
+  EXPECT_EQ(seen.find("TUTTI_SPAWN_NEVER"), std::string::npos) << seen;
+}
+
 TEST(Spawn, ArgumentsArriveAsTheyAre) {
   EXPECT_EQ(output_of(spawn("/usr/bin/printf", {"%s|", "a b", "", "$HOME"}, {})), "\na b||$HOME|");
 }

@@ -38,7 +38,9 @@ struct Prepared {
   std::vector<UniqueFd> keep_open;  // memory behind `files`; workers inherit these numbers
   FolderLock lock;                  // of the run folder; empty as long as there is nothing to lock
   std::vector<std::string> notes;   // what a user should be told before it runs, a line each
-  bool complete = false;            // the run that --resume auto asks for has ended: nothing is left to do
+  // Of its workers, of config::kernel_variables(); none: those of this process.
+  std::optional<std::vector<std::string>> kernels{};
+  bool complete = false;  // the run that --resume auto asks for has ended: nothing is left to do
 };
 
 // Where data is looked for, and where what was learned from it may be kept; an empty path: nowhere.
