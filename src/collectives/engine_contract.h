@@ -159,32 +159,33 @@ inline void texts_of_different_lengths_are_gathered(Collectives& all) {
   for (int r = 0; r < all.world(); ++r) EXPECT_EQ(texts[static_cast<std::size_t>(r)], text_of(r));
 }
 
-// Whatever the world; no more than 8 ranks.
-inline void shards_are_averaged_in_the_order_of_their_tree(Collectives& all, Memory memory,
-                                                           const std::vector<std::size_t>& counts = {1,
-                                                                                                     1000}) {
+template <typename T>
+void expect_averages_of_shards(Collectives& all, Memory memory, DType type,
+                               const std::vector<std::size_t>& counts) {
   for (const int shards : {8, 13}) {
     const ShardTree tree(shards);
     for (const std::size_t count : counts) {
-      auto expected = shard_sum(tree, tree.root(), count);
-      divide(DType::f32, expected.data(), count, shards);
-      std::vector<std::vector<float>> heap;
+      auto expected = shard_sum<T>(tree, tree.root(), count);
+      divide(type, expected.data(), count, shards);
+      std::vector<std::vector<T>> heap;
       std::vector<Buffer> places;
       for (int p = 0; p < tree.places_of(all.world()); ++p) {
         heap.emplace_back(memory == Memory::heap ? count : 0);
-        void* const block =
-            memory == Memory::heap ? heap.back().data() : static_cast<void*>(all.allocate(count * 4).data());
-        places.push_back({block, count, DType::f32});
+        void* const block = memory == Memory::heap
+                                ? heap.back().data()
+                                : static_cast<void*>(all.allocate(count * sizeof(T)).data());
+        places.push_back({block, count, type});
       }
       const auto refill = [&] {
         for (const auto& [node, place] : tree.held_of(tree.run_of(to_int(all.rank()), all.world()))) {
-          std::ranges::copy(shard_sum(tree, node, count),
-                            static_cast<float*>(places[static_cast<std::size_t>(place)].data));
+          std::ranges::copy(shard_sum<T>(tree, node, count),
+                            static_cast<T*>(places[static_cast<std::size_t>(place)].data));
         }
       };
       const auto expect_mean = [&](const char* where) {
-        EXPECT_EQ(std::memcmp(places[0].data, expected.data(), count * 4), 0)
-            << where << ": " << shards << " shards, " << all.world() << " ranks, " << count << " elements";
+        EXPECT_EQ(std::memcmp(places[0].data, expected.data(), count * sizeof(T)), 0)
+            << where << " of " << name_of(type) << ": " << shards << " shards, " << all.world() << " ranks, "
+            << count << " elements";
       };
       refill();
       all.average_shards(Operation::all_reduce, {tree, places});
@@ -195,6 +196,14 @@ inline void shards_are_averaged_in_the_order_of_their_tree(Collectives& all, Mem
       if (all.rank() == root) expect_mean("reduce");
     }
   }
+}
+
+// Whatever the world; no more than 8 ranks. Gradients are f32; running statistics of shards travel as f64.
+inline void shards_are_averaged_in_the_order_of_their_tree(Collectives& all, Memory memory,
+                                                           const std::vector<std::size_t>& counts = {1,
+                                                                                                     1000}) {
+  expect_averages_of_shards<float>(all, memory, DType::f32, counts);
+  expect_averages_of_shards<double>(all, memory, DType::f64, {1, 1001});
 }
 
 inline void memory_that_was_taken_back_is_zero_again(Collectives& all) {

@@ -11,24 +11,26 @@
 namespace tutti::collectives {
 
 // Of so many different sizes that every other order shows in the bits of some element.
-inline float shard_gradient(int shard, std::size_t i) {
+template <typename T = float>
+T shard_gradient(int shard, std::size_t i) {
   const auto mixed =
       (static_cast<std::uint32_t>(i) * 31U + static_cast<std::uint32_t>(shard) + 1U) * 2654435761U;
-  constexpr std::array kSizes = {1e-3F, 1.0F, -1e3F, -1e-1F, 1e2F, 1e-2F, -1.0F, 1e1F};
-  return static_cast<float>(mixed >> 8U) * 1e-7F * kSizes[mixed % kSizes.size()];
+  constexpr std::array<T, 8> kSizes = {T(1e-3), T(1), T(-1e3), T(-1e-1), T(1e2), T(1e-2), T(-1), T(1e1)};
+  return static_cast<T>(mixed >> 8U) * T(1e-7) * kSizes[mixed % kSizes.size()];
 }
 
 // The definition, node by node.
-inline std::vector<float> shard_sum(const ShardTree& tree, ShardNode node, std::size_t count) {
-  std::vector<float> sum(count);
+template <typename T = float>
+std::vector<T> shard_sum(const ShardTree& tree, ShardNode node, std::size_t count) {
+  std::vector<T> sum(count);
   if (node.size == 1) {
-    for (std::size_t i = 0; i < count; ++i) sum[i] = shard_gradient(node.first, i);
+    for (std::size_t i = 0; i < count; ++i) sum[i] = shard_gradient<T>(node.first, i);
     return sum;
   }
   const int half = node.size / 2;
-  sum = shard_sum(tree, {node.first, half}, count);
+  sum = shard_sum<T>(tree, {node.first, half}, count);
   if (node.first + half >= tree.shards()) return sum;
-  const auto right = shard_sum(tree, {node.first + half, half}, count);
+  const auto right = shard_sum<T>(tree, {node.first + half, half}, count);
   for (std::size_t i = 0; i < count; ++i) sum[i] += right[i];
   return sum;
 }

@@ -161,22 +161,31 @@ TEST(DeepFam, ComparesCheckpointsToTheBit) {
                                    {{"step", 200}, {"model_sha256", end}}};
     return cell;
   };
-  EXPECT_EQ(held("deepfam", {{at("local", 1, "a", "y"), at("ps-sync", 2, "a", "y"),
-                              at("allreduce", 2, "a", "y"), at("hybrid", 2, "a", "y")},
-                             {}}),
+  EXPECT_EQ(held("deepfam",
+                 {{at("local", 1, "a", "y"), at("ps-sync", 2, "a", "y"), at("allreduce", 2, "a", "y"),
+                   at("hybrid", 2, "a", "y"), at("reduce-broadcast", 2, "a", "y"), at("ring", 3, "a", "y")},
+                  {}}),
             (std::vector<std::optional<bool>>{true, true, true, true}));
-  const Evidence apart{{at("local", 1, "a", "x"), at("ps-sync", 2, "b", "y"), at("allreduce", 2, "a", "z"),
-                        at("hybrid", 2, "a", "w")},
-                       {{{"first", 1},
-                         {"second", 2},
-                         {"identical", false},
-                         {"elements", 9},
-                         {"differing", 3},
-                         {"max_ulps", 7}}}};
+  const std::optional<bool> not_measured;
+  EXPECT_EQ(
+      held("deepfam", {{at("local", 1, "a", "y"), at("ps-sync", 2, "a", "y"), at("allreduce", 2, "a", "y"),
+                        at("hybrid", 2, "a", "y"), at("reduce-broadcast", 2, "a", "y")},
+                       {}}),
+      (std::vector<std::optional<bool>>{not_measured, true, true, not_measured}))
+      << "all means all";
+  const Evidence apart{
+      {at("local", 1, "a", "x"), at("ps-sync", 2, "b", "y"), at("allreduce", 2, "a", "z"),
+       at("hybrid", 2, "a", "w"), at("reduce-broadcast", 2, "a", "x"), at("ring", 3, "a", "x")},
+      {{{"first", 1},
+        {"second", 2},
+        {"identical", false},
+        {"elements", 9},
+        {"differing", 3},
+        {"max_ulps", 7}}}};
   const auto claims = find_study("deepfam").conclude(apart).claims;
   for (const auto& claim : claims) EXPECT_EQ(claim.holds, false) << claim.text;
   EXPECT_EQ(claims[2].ours, "3 of 9 values differ, by at most 7 ULPs");
-  EXPECT_EQ(claims[3].ours, "4 runs: after 100 steps one digest, after 200 steps several");
+  EXPECT_EQ(claims[3].ours, "6 runs: after 100 steps one digest, after 200 steps several");
 }
 
 TEST(Rnn, LooksAtBitsAndAtWhatWasLearnedByTheSameStep) {

@@ -93,14 +93,18 @@ const std::vector<TrialCase>& all_cases() {
 
 // Every way with every workload and optimizer takes long: workloads that compute little take the ways in
 // turn, and the others one of them. TUTTI_MATRIX=all tries everything, TUTTI_MATRIX=3 what has three workers.
-bool is_tried(std::size_t case_index, std::size_t index, const TrainingWay& way) {
+bool is_tried(std::size_t case_index, const std::vector<TrainingWay>& ways, std::size_t index) {
+  const int workers = ways[index].workers;
   if (const char* const asked = std::getenv("TUTTI_MATRIX")) {
-    return std::string_view(asked) == "all" || asked == std::to_string(way.workers);
+    return std::string_view(asked) == "all" || asked == std::to_string(workers);
   }
-  // Of 12 ways for each number of workers, one of those with 3.
-  if (all_cases()[case_index].workload.computes_much) return index == 24 + case_index;
-  // Of 12 ways for each number of workers two, other ones at each.
-  return (index + index / 12) % 6 == case_index % 6;
+  // As many for each number of workers, one number after another.
+  const auto alike = static_cast<std::size_t>(std::ranges::count(ways, workers, &TrainingWay::workers));
+  if (all_cases()[case_index].workload.computes_much) {
+    return workers == 3 && index % alike == case_index % alike;
+  }
+  // A sixth of them at each number of workers, other ones at each.
+  return (index + index / alike) % 6 == case_index % 6;
 }
 
 class Reproducible : public ::testing::TestWithParam<std::size_t> {
@@ -161,8 +165,10 @@ TEST_P(Reproducible, EveryWayEndsWithTheSameBits) {
   const std::string expected = alone["parameters_sha256"];
   EXPECT_NE(expected, alone.at("initial_parameters_sha256").get<std::string>());
   const auto ways = all_ways();
+  int tried = 0;
   for (std::size_t i = 0; i < ways.size(); ++i) {
-    if (!is_tried(GetParam(), i, ways[i])) continue;
+    if (!is_tried(GetParam(), ways, i)) continue;
+    ++tried;
     const auto summary = run(config(c, ways[i]));
     EXPECT_EQ(summary["parameters_sha256"], expected) << text_of(ways[i]);
     for (const auto& replica : summary["replicas_sha256"]) EXPECT_EQ(replica, expected) << text_of(ways[i]);
@@ -170,6 +176,7 @@ TEST_P(Reproducible, EveryWayEndsWithTheSameBits) {
     const bool by_rows = c.workload.name == "sparse" && c.optimizer == "sgd" && ways[i].workers > 1;
     if (by_rows && ways[i].strategy == "hybrid") expect_routes_to_servers(summary);
   }
+  EXPECT_GT(tried, 0) << "TUTTI_MATRIX is \"all\" or one of the numbers of workers";
 }
 
 INSTANTIATE_TEST_SUITE_P(Matrix, Reproducible, ::testing::Range<std::size_t>(0, 10), [](const auto& at) {
@@ -249,13 +256,71 @@ TEST_F(ReproducibleRun, GoesOnWithOtherWorkersAndStrategiesToTheSameBits) {
   }
 }
 
+// Running statistics and tables by rows are elsewhere at each of these, and go on all the same.
+TEST_F(ReproducibleRun, StatisticsAndRowsGoOnWithOtherWorkersAndStrategies) {
+  for (const char* workload : {"batch_norm", "sparse"}) {
+    const auto found = std::ranges::find_if(
+        all_cases(), [&](const TrialCase& c) { return c.workload.name == workload && c.optimizer == "sgd"; });
+    ASSERT_NE(found, all_cases().end());
+    auto alone = config(*found, {"local"});
+    alone.steps = 3;
+    const auto whole = run(alone)["parameters_sha256"];
+    std::string before;
+    for (const TrainingWay& way :
+         {TrainingWay{"hybrid", 3, 1}, TrainingWay{"ring", 2}, TrainingWay{"ps-sync", 3, 2}}) {
+      auto c = config(*found, way);
+      c.no_checkpoint = false;
+      c.resume = before;
+      c.overwrite = false;
+      c.out = (folder_.path() / fmt::format("{}-{}", workload, way.strategy)).string();
+      c.steps = before.empty() ? 1 : way.strategy == "ring" ? 2 : 3;
+      const auto summary = run(c);
+      if (c.steps == 3) {
+        EXPECT_EQ(summary["parameters_sha256"], whole) << workload;
+      }
+      before = c.out;
+    }
+  }
+}
+
+// Two phases a step, and products of fewer bits.
+TEST_F(ReproducibleRun, PhasesAndBfloat16ChangeNothing) {
+  const auto with = [&](const char* model, const char* precision, const TrainingWay& way) {
+    auto c = config({{"other", model}, "adam"}, way);
+    c.precision = precision;
+    c.steps = 3;
+    return run(c);
+  };
+  for (const auto& [model, precision] : {std::pair{"gan-mnist", "fp32"}, std::pair{"mnist-cnn", "bf16"}}) {
+    const auto alone = with(model, precision, {"local"});
+    const auto ring = with(model, precision, {"ring", 3});
+    EXPECT_NE(alone["parameters_sha256"], alone["initial_parameters_sha256"]) << model;
+    EXPECT_EQ(ring["parameters_sha256"], alone["parameters_sha256"]) << model;
+    EXPECT_EQ(ring["train_loss"], alone["train_loss"]) << model;
+  }
+  EXPECT_NE(with("mnist-cnn", "fp32", {"local"})["parameters_sha256"],
+            with("mnist-cnn", "bf16", {"local"})["parameters_sha256"])
+      << "nothing was computed in bf16";
+}
+
+// The check itself can fail.
 TEST_F(ReproducibleRun, OneBitOfAGradientShowsInTheHash) {
-  // The check itself can fail: another seed, another number of shards.
-  const TrialCase recurrent{{"recurrent", "rnn-mnist"}, "sgd"};
-  auto c = config(recurrent, {"local"});
-  const std::string expected = run(c)["parameters_sha256"];
-  c.shards = 4;
-  EXPECT_NE(run(c)["parameters_sha256"].get<std::string>(), expected);
+  const TrialCase dropout{{"dropout", "mnist-cnn"}, "sgd"};
+  const auto with = [&](const TrainingWay& way, const std::string& flip_bit, int shards = 8) {
+    auto c = config(dropout, way);
+    c.steps = 3;
+    c.shards = shards;
+    c.flip_bit = flip_bit;
+    return run(c)["parameters_sha256"].get<std::string>();
+  };
+  const auto expected = with({"local"}, "");
+  for (const TrainingWay& way :
+       {TrainingWay{"local"}, TrainingWay{"ring", 3}, TrainingWay{"ps-sync", 2, 1}}) {
+    EXPECT_EQ(with(way, ""), expected) << text_of(way);
+    const auto flip_bit = fmt::format("{}:2:dense3.bias:4:22:gradient", way.workers - 1);
+    EXPECT_NE(with(way, flip_bit), expected) << text_of(way);
+  }
+  EXPECT_NE(with({"local"}, "", 4), expected) << "shards of other sizes";
 }
 
 // Shards of one worker take turns, and a layer's statistics are those of all of them. Micro batches, dropout

@@ -84,7 +84,7 @@ report::Claim begin_equal(const std::vector<Cell>& cells) {
     if (const Cell* cell = cell_of(cells, a))
       digests.push_back(cell->summary.value("initial_parameters_sha256", ""));
   }
-  if (digests.size() < 2) return claim;
+  if (digests.size() < std::size(kArchitectures)) return claim;
   claim.holds = std::ranges::all_of(digests, [&](const auto& d) { return d == digests[0]; });
   claim.ours = fmt::format("{} runs, {}", digests.size(), *claim.holds ? "one digest" : "several digests");
   return claim;
@@ -109,7 +109,7 @@ report::Claim stay_equal(const std::vector<Cell>& cells) {
   for (const Architecture& a : kArchitectures) {
     if (const Cell* cell = cell_of(cells, a)) compared.push_back(cell);
   }
-  if (compared.size() < 2) return claim;
+  if (compared.size() < std::size(kArchitectures)) return claim;
   std::vector<std::string> words;
   for (const auto& saved : compared[0]->summary.value("checkpoints", nlohmann::json::array())) {
     const auto step = saved.at("step").get<std::int64_t>();
