@@ -75,17 +75,27 @@ TEST_F(SameBits, EveryTransportAndEngineEndsWithOneHash) {
   }
 }
 
-// Of a text's network the tables go by rows to servers, and whole around a ring.
-const std::vector<std::pair<const char*, std::vector<std::string>>> kNetworks = {
-    {"dense", {"--data", "mnist"}},
+// Of a text's network the tables go by rows to servers, and whole around a ring. One with batch norm has
+// statistics that go beside the gradients, and takes its time.
+const std::vector<std::string> kWithStatistics = {"--model",   "mobilenetv2-cifar", "--data",
+                                                  "synthetic", "--classes",         "2"};
+struct Network {
+  const char* name;
+  const char* steps;
+  std::vector<std::string> flags;
+};
+const std::vector<Network> kNetworks = {
+    {"dense", "4", {"--data", "mnist"}},
+    {"statistics", "2", kWithStatistics},
     {"sparse",
+     "4",
      {"--model", "lstm-lm", "--data", "synthetic", "--vocabulary", "2000", "--embedding", "8", "--hidden",
       "16", "--unroll", "4", "--sampled", "40", "--optimizer", "sgd", "--lr", "0.1"}}};
 
-TEST_F(SameBits, EveryTransportCarriesDenseAndSparseNetworksAlike) {
-  steps_ = "4";
-  for (const auto& [name, network] : kNetworks) {
+TEST_F(SameBits, EveryTransportCarriesAllKindsOfNetworksAlike) {
+  for (const auto& [name, steps, network] : kNetworks) {
     network_ = network;
+    steps_ = steps;
     const auto expected = hash_of({"--strategy", "local"}, name);
     EXPECT_NE(summary()["initial_parameters_sha256"], expected) << name;
     for (const std::vector<std::string>& transport :
@@ -104,11 +114,29 @@ TEST_F(SameBits, EveryTransportCarriesDenseAndSparseNetworksAlike) {
   }
 }
 
+// Sums of a layer's statistics are an exchange of their own, in the middle of a pass.
+TEST_F(SameBits, SynchronisedStatisticsAreTheSameOverTcp) {
+  steps_ = "2";
+  network_ = kWithStatistics;
+  const auto expected = hash_of({"--strategy", "local", "--sync-batchnorm", "--shards", "4"}, "alone");
+  const std::vector<std::string> ring = {
+      "--strategy", "ring", "--workers", "3", "--transport", "tcp", "--sync-batchnorm", "--shards", "4"};
+  EXPECT_EQ(hash_of(ring, "ring"), expected);
+  EXPECT_EQ(summary()["config"]["transport"], "tcp");
+}
+
+TEST_F(SameBits, TwoThreadsAWorkerAreTheSameEverywhere) {
+  steps_ = "3";
+  const auto expected = hash_of({"--strategy", "local", "--threads", "2"}, "alone");
+  EXPECT_EQ(hash_of({"--strategy", "ring", "--workers", "2", "--threads", "2"}, "ring"), expected);
+  EXPECT_EQ(summary()["config"]["threads"], 2);
+}
+
 #ifdef TUTTI_MPIEXEC
-TEST_F(SameBits, MpisMessagesCarryDenseAndSparseNetworksAlike) {
-  steps_ = "4";
-  for (const auto& [name, network] : kNetworks) {
+TEST_F(SameBits, MpisMessagesCarryAllKindsOfNetworksAlike) {
+  for (const auto& [name, steps, network] : kNetworks) {
     network_ = network;
+    steps_ = steps;
     const auto expected = hash_of({"--strategy", "local"}, name);
     for (const char* strategy : {"ring", "ps-sync"}) {
       const auto what = fmt::format("{}, {} over mpi", name, strategy);
