@@ -130,7 +130,11 @@ Method NativeEngine::method_of_shards(Operation operation, std::uint64_t bytes) 
   const Path path = transport_.peer_memory() != nullptr ? Path::in_place : Path::network;
   auto [algorithm, reason] = choose({operation, ReduceOp::sum, bytes, world(), path, hosts_}, algorithm_);
   if (info_of(algorithm).runs == AlgorithmInfo::Runs::across_hosts) {
-    reason += "; here by messages, which keep the order of the shards";
+    reason = fmt::format(
+        "{} ranks on {} hosts: by messages, which keep the order of the shards, and between hosts only what "
+        "a "
+        "host has added up",
+        world(), hosts_);
   }
   return {std::string(name_of(algorithm)), std::move(reason)};
 }
