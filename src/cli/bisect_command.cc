@@ -99,8 +99,7 @@ int bisect(const BisectFlags& flags) {
 void add_bisect(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("bisect",
                                      "Where two runs begin to differ: step, tensor, element, and which side "
-                                     "of the exchange; exit 0 if they do "
-                                     "not, 1 if");
+                                     "of the exchange; exit 0 if they do not, 1 if they do");
   const auto flags = std::make_shared<BisectFlags>();
   const char* what =
       "run folder, or a configuration file as --config of train takes it, which is trained first";

@@ -26,7 +26,7 @@ void add_ckpt(CLI::App& app, Action& action) {
   });
 
   auto* diff = command->add_subcommand(
-      "diff", "Where two checkpoints differ, by how many ULPs; exit 0 if they do not, 1 if");
+      "diff", "Where two checkpoints differ, by how many ULPs; exit 0 if they do not, 1 if they do");
   diff->add_option("first", p->a, what)->required();
   diff->add_option("second", p->b, what)->required();
   diff->callback([p, &action] {

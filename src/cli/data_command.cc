@@ -108,7 +108,7 @@ int path(const std::string& name) {
 }  // namespace
 
 void add_data(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("data", "Data sets: list, show, fetch, verify, find");
+  auto* command = app.add_subcommand("data", "Data sets: list, fetch, show, verify, path");
   command->require_subcommand(1);
   const auto name = std::make_shared<std::string>();
   const auto from = std::make_shared<std::string>();

@@ -11,7 +11,7 @@ void add_host_flags(CLI::App& command, HostFlags& flags) {
                                    "hosts and how many processes each takes, as HOST:N,...; over ssh");
   command
       .add_option("--hostfile", flags.hostfile,
-                  "a file with a host a line, HOST:N or HOST slots=N (instead of --hosts)")
+                  "a file with a host a line, HOST:N or HOST slots=N max_slots=M (instead of --hosts)")
       ->excludes(hosts);
   command.add_option("--ssh-config", flags.ssh_config,
                      "a configuration file for ssh, instead of the user's own");

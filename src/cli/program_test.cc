@@ -373,6 +373,22 @@ TEST_F(Program, HelpAndListsWork) {
   EXPECT_EQ(run({"data", "verify", "mnist"}).code, 2);  // these are bars, not MNIST
 }
 
+TEST_F(Program, CommandsThatADescriptionNamesAreThere) {
+  const Ended e = run({"data", "--help"});
+  ASSERT_EQ(e.code, 0) << e.error;
+  const std::string begin = "Data sets: ";
+  const auto at = e.out.find(begin);
+  ASSERT_NE(at, std::string::npos) << e.out;
+  const auto first = at + begin.size();
+  std::istringstream names(e.out.substr(first, e.out.find('\n', first) - first));
+  int named = 0;
+  for (std::string name; names >> name; ++named) {
+    std::erase(name, ',');
+    EXPECT_EQ(run({"data", name, "--help"}).code, 0) << name;
+  }
+  EXPECT_EQ(named, 5);
+}
+
 // A program of others: what suits training is set for it, unless its user has set something else.
 TEST_F(Program, LaunchSetsWhatSuitsTrainingUnlessItIsSet) {
   const std::vector<std::string> show = {"launch", "-n", "2", "--no-prefix", "--", "/usr/bin/env"};

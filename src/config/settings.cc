@@ -191,7 +191,7 @@ std::vector<Setting> host_settings() {
        "hosts and the workers that are started on each over ssh, as host1:4,host2:4; without --workers as many "
        "as there are",
        {.letter = 'H'}},
-      {"hostfile", &C::hostfile, "a file with a host a line, HOST:N or HOST slots=N (instead of --hosts)"},
+      {"hostfile", &C::hostfile, "a file with a host a line, HOST:N or HOST slots=N max_slots=M (instead of --hosts)"},
       {"ssh_config", &C::ssh_config, "a configuration file for ssh, instead of the user's own"},
       {"remote_program", &C::remote_program,
        "the path of tutti on the other hosts; default where this one is"},
