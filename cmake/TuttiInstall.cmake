@@ -31,6 +31,12 @@ set(torch_includes)
 foreach(folder IN LISTS TORCH_INCLUDE_DIRS)
   string(APPEND torch_includes "-I${folder} ")
 endforeach()
+# Nobody else tells a linker where a libtorch outside the system's folders is.
+set(torch_folder)
+get_filename_component(folder ${TORCH_LIBRARY} DIRECTORY)
+if(NOT folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
+  set(torch_folder "-L${folder} -Wl,-rpath,${folder} ")
+endif()
 configure_file(cmake/tutti.pc.in tutti.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tutti.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
