@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <memory>
 
@@ -33,6 +34,9 @@ void add_agent(CLI::App& app, Action& action);
 // What a worker does, in this process: its task, until its end. The job's report pipe is closed. The result
 // is the exit code; why it failed is in the last report.
 int work(const launch::WorkerJob& job);
+
+// Writes the page of a run, a comparison or a study into its folder (report/page.h) and returns its path.
+std::filesystem::path write_page(const std::filesystem::path& folder);
 
 // Says in one line on standard error why a command cannot go on. Returns the exit code.
 int explain(const std::exception& e);

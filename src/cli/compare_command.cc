@@ -12,7 +12,6 @@
 #include "config/flags.h"
 #include "config/hosts.h"
 #include "exchange/strategy.h"
-#include "report/page.h"
 #include "report/table.h"
 #include "report/verdict.h"
 
@@ -62,8 +61,7 @@ int conclude(const lab::CompareSpec& spec, const lab::Experiment& experiment) {
              of_all ? "of all workers together" : "a worker", report::render_table(cells));
   if (const auto verdict = report::verdict(cells); !verdict.empty()) fmt::print("\n{}\n", verdict);
   fmt::print("\nruns, checkpoints and metrics are in {}, the table as JSON in {}\nthe page is {}\n",
-             experiment.folder(), experiment.path().string(),
-             report::write_page(experiment.folder()).string());
+             experiment.folder(), experiment.path().string(), write_page(experiment.folder()).string());
   return experiment.well() ? 0 : 1;
 }
 

@@ -245,6 +245,9 @@ TEST_F(Program, CompareEndsWithATableOfAllCells) {
   for (const auto& cell : cells) EXPECT_EQ(cell["summary"]["rejected_connections"], 0);
   EXPECT_NE(e.out.find("samples/s"), std::string::npos);
   EXPECT_EQ(e.out.find("DIFFER"), std::string::npos);
+  const auto page = read_file(out() / "report.html");
+  EXPECT_NE(page.find(R"("one_worker_only":true)"), std::string::npos) << "local";
+  EXPECT_NE(page.find(R"("one_worker_only":false)"), std::string::npos) << "ring";
 }
 
 TEST_F(Program, CompareGoesOnWhereItWasAndRunsAgainWhatHasChanged) {

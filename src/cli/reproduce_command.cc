@@ -8,7 +8,6 @@
 #include "cli/train_command.h"
 #include "emulate/cluster.h"
 #include "lab/study.h"
-#include "report/page.h"
 
 namespace tutti::cli {
 namespace {
@@ -27,7 +26,7 @@ int conclude(const lab::Study& study, lab::Scale scale, const lab::Experiment& e
     if (!wrong.empty()) fmt::print("left out: {} {}: {}\n", cell.model, name_of(cell), wrong);
   }
   fmt::print("\nruns and metrics are in {}\nthe page is {}\n", experiment.folder(),
-             report::write_page(experiment.folder()).string());
+             write_page(experiment.folder()).string());
   return experiment.well() ? 0 : 1;
 }
 

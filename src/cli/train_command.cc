@@ -18,7 +18,6 @@
 #include "lab/run.h"
 #include "launch/join.h"
 #include "observe/summary.h"
-#include "report/page.h"
 #include "train/resume.h"
 #include "train/strategy_settings.h"
 
@@ -95,7 +94,7 @@ int train(const config::TrainConfig& config, std::span<const int> started_on = {
     return outcome.exit_code;
   }
   const auto summary = observe::read_summary(resolved.out);
-  const auto page = report::write_page(resolved.out);
+  const auto page = write_page(resolved.out);
   print_summary(summary, resolved.out);
   fmt::print("the page is {}\n", page.string());
   return observe::replicas_agree(summary) ? 0 : 1;

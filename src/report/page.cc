@@ -66,8 +66,10 @@ nlohmann::json read_study(const fs::path& path) {
   }
 }
 
-nlohmann::json details(const Cell& cell, const fs::path& run, std::size_t runs) {
+nlohmann::json details(const Cell& cell, const fs::path& run, std::size_t runs,
+                       const std::vector<std::string>& alone) {
   nlohmann::json json = cell;
+  json["one_worker_only"] = std::ranges::find(alone, cell.strategy) != alone.end();
   if (cell.summary.is_null()) return json;
   json["metrics"] = read_metrics(run);
   json["nodes"] = read_nodes(run, std::max(kFewestPoints, kMostPointsOfNodes / runs));
@@ -77,13 +79,13 @@ nlohmann::json details(const Cell& cell, const fs::path& run, std::size_t runs) 
 
 }  // namespace
 
-nlohmann::json page_data(const fs::path& folder) {
+nlohmann::json page_data(const fs::path& folder, const std::vector<std::string>& alone) {
   nlohmann::json data = {{"version", kVersion}, {"cells", nlohmann::json::array()}};
   if (fs::is_regular_file(folder / "compare.json")) {
     auto cells = read_cells(folder / "compare.json");
     for (Cell& cell : cells) {
       reread(folder, cell);
-      data["cells"].push_back(details(cell, folder_of(folder, cell), cells.size()));
+      data["cells"].push_back(details(cell, folder_of(folder, cell), cells.size(), alone));
     }
     data["kind"] = "comparison";
     data["verdict"] = verdict(cells);
@@ -91,7 +93,7 @@ nlohmann::json page_data(const fs::path& folder) {
     if (fs::is_regular_file(folder / "study.json")) data["study"] = read_study(folder / "study.json");
   } else if (fs::is_regular_file(folder / observe::kSummaryFile)) {
     data["kind"] = "run";
-    data["cells"].push_back(details(cell_of_run(folder), folder, 1));
+    data["cells"].push_back(details(cell_of_run(folder), folder, 1, alone));
   } else {
     throw DataError(
         fmt::format("{}: no folder of a run or a comparison: neither summary.json nor compare.json "
@@ -112,9 +114,9 @@ std::string render_page(const nlohmann::json& data) {
   return page += kTemplateTail;
 }
 
-fs::path write_page(const fs::path& folder) {
+fs::path write_page(const fs::path& folder, const std::vector<std::string>& alone) {
   auto path = folder / "report.html";
-  write_file_atomically(path, render_page(page_data(folder)));
+  write_file_atomically(path, render_page(page_data(folder, alone)));
   return path;
 }
 

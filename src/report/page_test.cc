@@ -76,7 +76,7 @@ TEST_F(Page, AComparisonHasItsVerdictAndWhatTheRunsHaveLeft) {
 {"time":10.0,"cpu_seconds":1.0,"resident_bytes":5,"interfaces":{}}
 {"time":10.5,"cpu_seconds":1.5,"resident_bytes":6,"interfaces":{"lo":{"tx_bytes":9}},"gpus":[{"utilisation":0.5,"memory_bytes":7}]}
 )");
-  const auto data = page_data(folder());
+  const auto data = page_data(folder(), {});
   EXPECT_EQ(data["kind"], "comparison");
   EXPECT_NE(data["verdict"].get<std::string>().find("ring: 2.00 times"), std::string::npos);
   const auto& ring = data["cells"][0];
@@ -101,7 +101,7 @@ TEST_F(Page, ALongCurveIsThinnedToItsMeans) {
              "\n";
   }
   write(folder() / "metrics.jsonl", lines);
-  const auto data = page_data(folder());
+  const auto data = page_data(folder(), {});
   const auto& steps = data["cells"][0]["metrics"]["steps"];
   ASSERT_EQ(steps["step"].size(), 400U);
   EXPECT_EQ(steps["step"].back(), 4000);
@@ -115,7 +115,7 @@ TEST_F(Page, RoundsAreThoseOfTheCollective) {
   summary["collectives"] = {{{"operation", "all-reduce"}, {"algorithm", "ring"}, {"bytes", 12}},
                             {{"operation", "conjuring"}, {"algorithm", "ring"}, {"bytes", 12}}};
   write(folder() / "summary.json", summary.dump());
-  const auto schedules = page_data(folder())["cells"][0]["schedules"];
+  const auto schedules = page_data(folder(), {})["cells"][0]["schedules"];
   ASSERT_EQ(schedules[0]["rounds"].size(), 4U);  // 2 (N - 1)
   for (const auto& round : schedules[0]["rounds"]) EXPECT_EQ(round.size(), 3U);
   EXPECT_FALSE(schedules[1].contains("rounds"));
@@ -123,13 +123,13 @@ TEST_F(Page, RoundsAreThoseOfTheCollective) {
 
 TEST_F(Page, AStudyIsShownFromItsFolder) {
   write_comparison();
-  EXPECT_FALSE(page_data(folder()).contains("study"));
+  EXPECT_FALSE(page_data(folder(), {}).contains("study"));
   StudyResult outcome{.study = "made-up", .title = "A study", .claims = {{"it is so", "", "", true}}};
   write(folder() / "study.json", nlohmann::json(outcome).dump());
-  EXPECT_EQ(page_data(folder())["study"]["claims"][0]["holds"], true);
+  EXPECT_EQ(page_data(folder(), {})["study"]["claims"][0]["holds"], true);
   for (const char* text : {"{", "{}", R"({"study":1})"}) {
     write(folder() / "study.json", text);
-    EXPECT_THROW(write_page(folder()), DataError) << text;
+    EXPECT_THROW(write_page(folder(), {}), DataError) << text;
   }
 }
 
@@ -145,33 +145,41 @@ TEST_F(Page, ManyRunsShowFewerSamplesOfEach) {
   }
   write(folder() / "ring-1" / "samples-rank-0.jsonl", lines);
   write(folder() / "compare.json", nlohmann::json(cells).dump());
-  EXPECT_EQ(page_data(folder())["cells"][0]["nodes"][0]["seconds"].size(), 77U);  // every 13th: at most 80
+  EXPECT_EQ(page_data(folder(), {})["cells"][0]["nodes"][0]["seconds"].size(),
+            77U);  // every 13th: at most 80
 }
 
 TEST_F(Page, ADamagedCellIsShownAsSuch) {
   write_comparison();
   write(folder() / "ps-sync-2" / "summary.json", R"({"strategy":)");
   fs::remove(folder() / "ring-2" / "summary.json");
-  const auto data = page_data(folder());
+  const auto data = page_data(folder(), {});
   for (const auto& cell : data["cells"]) {
     EXPECT_TRUE(cell["summary"].is_null());
     EXPECT_TRUE(cell["failure"].get<std::string>().starts_with("damaged: ")) << cell["failure"];
   }
 }
 
+TEST_F(Page, ACellSaysWhetherItsStrategyIsForOneWorker) {
+  write_comparison();
+  const auto data = page_data(folder(), {"local", "ring"});
+  EXPECT_EQ(data["cells"][0]["one_worker_only"], true);
+  EXPECT_EQ(data["cells"][1]["one_worker_only"], false);
+}
+
 TEST_F(Page, AnotherFolderIsRefused) {
-  EXPECT_THROW(write_page(folder()), DataError);
-  EXPECT_THROW(write_page(folder() / "nowhere"), DataError);
+  EXPECT_THROW(write_page(folder(), {}), DataError);
+  EXPECT_THROW(write_page(folder() / "nowhere", {}), DataError);
   for (const char* text : {"", "{", "{}", "[]", "[1]", R"([{"strategy":1}])"}) {
     write(folder() / "compare.json", text);
-    EXPECT_THROW(write_page(folder()), DataError) << text;
+    EXPECT_THROW(write_page(folder(), {}), DataError) << text;
   }
   EXPECT_FALSE(fs::exists(folder() / "report.html"));
 }
 
 TEST_F(Page, IsWrittenWhereTheRunIs) {
   write(folder() / "summary.json", fixture::summary(1).dump());
-  EXPECT_EQ(write_page(folder()), folder() / "report.html");
+  EXPECT_EQ(write_page(folder(), {}), folder() / "report.html");
   EXPECT_EQ(nlohmann::json::parse(data_block(read_file(folder() / "report.html")))["kind"], "run");
 }
 

@@ -13,8 +13,9 @@ const strategies = [...new Set(report.cells.map((cell) => cell.strategy))];
 const palette = ["#4269d0", "#e8590c", "#2b9348", "#c2255c", "#b58900", "#1098ad", "#9c36b5", "#8d6e63", "#5c7cfa", "#d6336c"];
 const symbols = ["circle", "square", "triangle", "diamond", "star", "wye", "times", "plus", "hexagon", "asterisk"];
 const grey = "#8b95a1";
-const distributed = strategies.filter((name) => name !== "local");
-const colorOf = (name) => (name === "local" ? grey : palette[distributed.indexOf(name) % palette.length]);
+const alone = new Set(report.cells.filter((cell) => cell.one_worker_only).map((cell) => cell.strategy));
+const distributed = strategies.filter((name) => !alone.has(name));
+const colorOf = (name) => (alone.has(name) ? grey : palette[distributed.indexOf(name) % palette.length]);
 const symbolOf = (name) => symbols[strategies.indexOf(name) % symbols.length];
 
 // What the controls say.

@@ -28,7 +28,7 @@ function choice(label, id, values, current, onchange) {
 // The run whose nodes and rounds are shown: with the most workers, one that has rounds, if there is one.
 function usualCell() {
   const endedCells = ofModel().filter((cell) => ended(cell) && cell.workers === state.workers);
-  const representative = endedCells.find((cell) => cell.strategy === "ring") ?? endedCells.find((cell) => (cell.schedules ?? []).some((s) => s.rounds)) ?? endedCells[0];
+  const representative = endedCells.find((cell) => (cell.schedules ?? []).some((s) => s.rounds)) ?? endedCells[0];
   return representative ? representative.index : -1;
 }
 

@@ -13,7 +13,7 @@ const speedRows = (cells) => cells.map((cell) => {
 // Alone every strategy is the same training, measured once: each line begins there.
 function scalingRows() {
   const singleWorker = baseline();
-  const rows = speedRows(visible().filter((cell) => cell !== singleWorker || cell.strategy !== "local"));
+  const rows = speedRows(visible().filter((cell) => cell !== singleWorker || !cell.one_worker_only));
   if (!singleWorker) return rows;
   const [start] = speedRows([singleWorker]);
   const missing = [...new Set(rows.map((row) => row.strategy))].filter((name) => !rows.some((row) => row.strategy === name && row.workers === 1));
