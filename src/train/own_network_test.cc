@@ -1,9 +1,11 @@
-// A network from a TorchScript file takes its user's data, under every strategy, as the built-in ones do.
+// A network from a TorchScript file or a plugin takes its user's data, under every strategy, as the built-in
+// ones do.
 #include <gtest/gtest.h>
 #include <torch/script.h>
 
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <set>
 
 #include "base/error.h"
@@ -18,18 +20,22 @@ class OwnNetwork : public ::testing::Test {
  protected:
   OwnNetwork() {
     std::ofstream table(folder_.path() / "points.csv");
-    table << "x,y,side\n";
+    table << "x,y,noise,side\n";
     for (int i = 0; i < 400; ++i) {
       const double angle = i * 2.39996;
       const double distance = 0.2 + (i % 20) / 20.0;
-      table << distance * std::cos(angle) << ',' << distance * std::sin(angle) << ','
-            << (distance > 0.7 ? "out" : "in") << '\n';
+      table << distance * std::cos(angle) << ',' << distance * std::sin(angle) << ',' << std::sin(i * 12.9898)
+            << ',' << (distance > 0.7 ? "out" : "in") << '\n';
     }
+    write_net("net.pt", 2);
+  }
+
+  void write_net(const std::string& name, int scores) const {
     torch::manual_seed(5);
     torch::jit::Module net("net");
     net.register_parameter("a", torch::randn({16, 2}), false);
     net.register_parameter("b", torch::randn({16}), false);
-    net.register_parameter("c", torch::randn({2, 16}) / 4, false);
+    net.register_parameter("c", torch::randn({scores, 16}) / 4, false);
     net.register_attribute("training", c10::BoolType::get(), true);
     net.define(R"(
       def forward(self, x):
@@ -38,13 +44,14 @@ class OwnNetwork : public ::testing::Test {
           return torch.matmul(h, self.c.t())
     )");
     for (auto p : net.parameters()) p.set_requires_grad(true);
-    net.save((folder_.path() / "net.pt").string());
+    net.save((folder_.path() / name).string());
   }
 
   config::TrainConfig config(const std::string& strategy, int workers) const {
     config::TrainConfig c;
     c.model = "script:" + (folder_.path() / "net.pt").string();
     c.data = "csv:" + (folder_.path() / "points.csv").string();
+    c.features = "x,y";
     c.strategy = strategy;
     c.workers = workers;
     c.batch = 16 / workers;
@@ -58,14 +65,18 @@ class OwnNetwork : public ::testing::Test {
     const auto prepared = prepare(c, {{folder_.path()}, {}}, 1, "now");
     return fixture::run(prepared.setup);
   }
+  void expect_learns_under_every_strategy(const std::function<void(config::TrainConfig&)>& change) const;
 
   ScratchFolder folder_;
 };
 
-TEST_F(OwnNetwork, LearnsUnderEveryStrategyToTheSameReplicas) {
+void OwnNetwork::expect_learns_under_every_strategy(
+    const std::function<void(config::TrainConfig&)>& change) const {
   std::set<std::string> bits_of_synchronous;
   for (const exchange::Strategy& strategy : exchange::all_strategies()) {
-    const auto s = run(config(strategy.name, strategy.one_worker_only ? 1 : 2)).summary;
+    auto c = config(strategy.name, strategy.one_worker_only ? 1 : 2);
+    change(c);
+    const auto s = run(c).summary;
     EXPECT_GT(s["test_accuracy"], 0.9) << strategy.name;
     for (const std::string replica : s["replicas_sha256"]) {
       EXPECT_EQ(replica, s["replicas_sha256"][0]) << strategy.name;
@@ -74,6 +85,31 @@ TEST_F(OwnNetwork, LearnsUnderEveryStrategyToTheSameReplicas) {
     if (!differs && !strategy.shares_memory) bits_of_synchronous.insert(s["parameters_sha256"]);
   }
   EXPECT_EQ(bits_of_synchronous.size(), 1u) << "two workers' gradients add up to the same in any order";
+}
+
+TEST_F(OwnNetwork, LearnsUnderEveryStrategyToTheSameReplicas) {
+  expect_learns_under_every_strategy([](config::TrainConfig&) {});
+}
+
+TEST_F(OwnNetwork, OfAPluginLearnsUnderEveryStrategyToTheSameReplicas) {
+  expect_learns_under_every_strategy([](config::TrainConfig& c) {
+    c.model = std::string("plugin:") + TUTTI_TEST_PLUGIN;
+    c.features.clear();  // it takes all three
+    c.epochs = 40;
+  });
+}
+
+TEST_F(OwnNetwork, LearnsOneNumberByTheOtherLosses) {
+  write_net("one.pt", 1);
+  auto c = config("ring", 2);
+  c.model = "script:" + (folder_.path() / "one.pt").string();
+  c.loss = "bce";
+  EXPECT_GT(run(c).summary["test_accuracy"], 0.85);
+  c.loss = "mse";
+  c.out += "-mse";
+  const auto s = run(c).summary;
+  EXPECT_LT(s["test_loss"], 0.15) << "the mean alone is off by a quarter";
+  EXPECT_EQ(s["replicas_sha256"][0], s["replicas_sha256"][1]);
 }
 
 TEST_F(OwnNetwork, GoesOnFromItsCheckpointToTheSameBits) {
