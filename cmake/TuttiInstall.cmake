@@ -37,6 +37,9 @@ get_filename_component(folder ${TORCH_LIBRARY} DIRECTORY)
 if(NOT folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
   set(torch_folder "-L${folder} -Wl,-rpath,${folder} ")
 endif()
+# Debian's library folder under /usr has two levels.
+file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" to_prefix ${to_prefix})
 configure_file(cmake/tutti.pc.in tutti.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tutti.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

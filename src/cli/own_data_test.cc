@@ -51,6 +51,8 @@ TEST_F(OwnData, ATableIsLearnedByOneCommandUnderAnyStrategy) {
     ASSERT_EQ(e.code, 0) << e.error;
     const auto s = summary();
     EXPECT_GT(s["test_accuracy"], 0.9) << strategy;
+    const auto shown = fmt::format("; test accuracy {:.4f}", s["test_accuracy"].get<double>());
+    EXPECT_NE(e.out.find(shown), std::string::npos) << shown << " is not in " << e.out;
     EXPECT_EQ(s["config"]["inputs"], 4);
     EXPECT_EQ(s["config"]["classes"], 3);
     EXPECT_EQ(s["replicas_sha256"][0], s["replicas_sha256"][1]);
