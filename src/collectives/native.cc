@@ -125,7 +125,7 @@ Method NativeEngine::method(Operation operation, std::uint64_t bytes) const {
   return {std::string(name_of(algorithm)), std::move(reason)};
 }
 
-// As average_shards() asks.
+// What average_shards() uses: its calls are sums, where those of method() are averages.
 Method NativeEngine::method_of_shards(Operation operation, std::uint64_t bytes) const {
   const Path path = transport_.peer_memory() != nullptr ? Path::in_place : Path::network;
   auto [algorithm, reason] = choose({operation, ReduceOp::sum, bytes, world(), path, hosts_}, algorithm_);

@@ -97,7 +97,7 @@ void Agents::start_one(std::size_t host) {
       kLongestFromAgent,
       [this, host] {
         connections_[host].output_ended = true;
-        if (!is_alive(host) && connections_[host].is_heard()) on_over(host);
+        if (!is_alive(host) && connections_[host].all_output_read()) on_over(host);
       });
   OutputReader::start(
       io_, std::move(child.error),
@@ -108,7 +108,7 @@ void Agents::start_one(std::size_t host) {
       OutputReader::kLongestLine,
       [this, host] {
         connections_[host].errors_ended = true;
-        if (!is_alive(host) && connections_[host].is_heard()) on_over(host);
+        if (!is_alive(host) && connections_[host].all_output_read()) on_over(host);
       });
   c.death->async_wait(asio::posix::stream_descriptor::wait_read, [this, host](error_code e) {
     if (!e && is_alive(host)) on_death(host);
@@ -143,7 +143,7 @@ void Agents::on_death(std::size_t host) {
   c.pid = -1;
   c.death->close();
   c.to_agent->close();
-  if (c.is_heard()) return on_over(host);
+  if (c.all_output_read()) return on_over(host);
   c.time_for_output->expires_after(kTimeForOutput);
   c.time_for_output->async_wait([this, host](error_code e) {
     if (!e) on_over(host);

@@ -93,11 +93,11 @@ class Agents {
     Clock::duration silent = {};
     Clock::duration limit = {};
     bool excused = false;
-    bool output_ended = false;  // nothing more is heard of it
-    bool errors_ended = false;  // nor of ssh
+    bool output_ended = false;  // its standard output is at its end
+    bool errors_ended = false;  // so is its standard error, which on another host is that of ssh
     // Why it was lost may be in the last line of its errors. Where it was not, they are not waited for: an
     // ssh that stays for the next connection keeps them open.
-    bool is_heard() const { return output_ended && (excused || errors_ended); }
+    bool all_output_read() const { return output_ended && (excused || errors_ended); }
     bool over = false;
   };
 
