@@ -16,7 +16,7 @@
 
 namespace tutti::torch_backend {
 
-class TuttiBackend final : public BackendBase {
+class TuttiBackend : public BackendBase {
  public:
   // Blocks until all ranks have joined. Throws RunError, ConfigError.
   TuttiBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout);
@@ -64,6 +64,10 @@ class TuttiBackend final : public BackendBase {
   void abort() { close(); }
   void shutdown() { close(); }
 
+ protected:
+  // Ends what runs, waits for its callbacks, and fails what has not begun.
+  void close();
+
  private:
   template <class AnyOptions>
   WorkPtr submit(Subject subject, Job job, const AnyOptions& options);
@@ -73,7 +77,6 @@ class TuttiBackend final : public BackendBase {
                   c10d::OpType type);
   void gather_at_first(std::uint64_t tag, std::chrono::milliseconds timeout, bool wait_all_ranks);
   void report_to_first(std::uint64_t tag, std::chrono::milliseconds timeout);
-  void close();
 
   const std::chrono::milliseconds timeout_;
   const std::shared_ptr<Group> group_;

@@ -14,7 +14,6 @@
 #include <limits.h>
 #include <netdb.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,6 +31,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "exchange.h"
+#include "net/secret_file.h"
 #include "net/segment_transport.h"
 #include "net/tcp_transport.h"
 #include "net/wire.h"
@@ -77,19 +77,6 @@ std::string host_identity() {
     identity += '/' + std::filesystem::read_symlink(space, error).string();
   }
   return identity + '/' + std::to_string(::geteuid());
-}
-
-net::Secret read_secret(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) throw_errno("TUTTI_SECRET_FILE: cannot open " + path);
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) throw_errno("TUTTI_SECRET_FILE: cannot look at " + path);
-  if ((info.st_mode & 077) != 0)
-    throw ConfigError(fmt::format("TUTTI_SECRET_FILE: others can read {}; chmod 600 it", path));
-  const std::string content = tutti::read_file(path);
-  if (content.size() < 16)
-    throw ConfigError(fmt::format("TUTTI_SECRET_FILE: {} holds fewer than 16 bytes", path));
-  return sha256(std::as_bytes(std::span(content)));
 }
 
 net::Secret parse_secret(const std::string& hex) {
@@ -292,7 +279,7 @@ Links connect(StoreMeeting& meeting, const ConnectOptions& options) {
 
   const net::Secret secret = options.secret_file.empty()
                                  ? parse_secret(said.front().substr(said.front().find(' ') + 1))
-                                 : read_secret(options.secret_file);
+                                 : net::read_secret_file(options.secret_file, "TUTTI_SECRET_FILE");
   const std::string address = !options.address.empty() ? options.address
                               : one_host               ? "127.0.0.1"
                                                        : address_for_others(options.master);

@@ -68,6 +68,7 @@ WorkPtr TuttiBackend::recv(Tensors& tensors, int from, int tag) {
 }
 
 WorkPtr TuttiBackend::recvAnysource(Tensors& tensors, int tag) {
+  if (size_ == 1) throw ConfigError("backend tutti: there is nobody else to receive from");
   if (HostCopies::needed(tensors)) {
     HostCopies host;
     Tensors room = host.outputs(tensors);

@@ -1,5 +1,7 @@
 #include "work.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/process.h"
 
@@ -154,6 +156,10 @@ void WorkQueue::submit(const c10::intrusive_ptr<QueuedWork>& work, bool caller_w
     lock.unlock();
     return work->complete(std::make_exception_ptr(RunError("the process group was destroyed")));
   }
+  if (in_callback()) {
+    lock.unlock();
+    return work->do_all();
+  }
   const bool first = !busy_ && !begun_ && queue_.empty();
   if (first && caller_waits) return do_here(lock, *work, &QueuedWork::do_all);
   if (first && work->job_.begin && !first_failure_) {
@@ -186,16 +192,36 @@ void WorkQueue::wake() {
 }
 
 void WorkQueue::do_here(Lock& lock, QueuedWork& work, void (QueuedWork::*what)()) {
+  const bool inside = in_callback();
   busy_ = true;
+  doer_ = std::this_thread::get_id();
   lock.unlock();
   (work.*what)();
   lock.lock();
+  if (inside) return;
   busy_ = false;
+  doer_ = {};
   if (!queue_.empty() || closed_) changed_.notify_all();
+}
+
+void WorkQueue::do_first(Lock& lock) {
+  auto work = std::move(queue_.front());
+  queue_.pop_front();
+  const bool begun = std::exchange(first_has_begun_, false);
+  do_here(lock, *work, begun ? &QueuedWork::do_rest : &QueuedWork::do_all);
+  lock.unlock();
+  work.reset();  // its destructor may need the interpreter's lock, whose owner may want ours
+  lock.lock();
 }
 
 void WorkQueue::hurry(QueuedWork& work, bool here) {
   Lock lock(mutex_);
+  if (in_callback()) {
+    while (std::ranges::any_of(queue_, [&](const auto& queued) { return queued.get() == &work; })) {
+      do_first(lock);
+    }
+    return;
+  }
   if (begun_.get() != &work) return;
   if (!here) return hand_over_begun();
   const auto mine = std::move(begun_);
@@ -209,13 +235,7 @@ void WorkQueue::do_queued() {
   while (true) {
     changed_.wait(lock, [&] { return closed_ || (!queue_.empty() && !busy_); });
     if (closed_) return;
-    auto work = std::move(queue_.front());
-    queue_.pop_front();
-    const bool begun = std::exchange(first_has_begun_, false);
-    do_here(lock, *work, begun ? &QueuedWork::do_rest : &QueuedWork::do_all);
-    lock.unlock();
-    work.reset();  // its destructor may need the interpreter's lock, whose owner may want ours
-    lock.lock();
+    do_first(lock);
   }
 }
 
@@ -231,14 +251,13 @@ void WorkQueue::close(const std::function<void()>& cancel) {
   }
   changed_.notify_all();
   cancel();
-  if (thread_.joinable()) thread_.join();
-  {
-    Lock lock(mutex_);
-    changed_.wait(lock, [&] { return !busy_; });
-  }
+  // Before the thread is waited for: a callback in it may wait for one of them.
   for (const auto& work : left) {
     work->complete(std::make_exception_ptr(RunError("the process group was destroyed")));
   }
+  if (thread_.joinable()) thread_.join();
+  Lock lock(mutex_);
+  changed_.wait(lock, [&] { return !busy_; });
 }
 
 }  // namespace tutti::torch_backend

@@ -102,6 +102,12 @@ class QueuedWork final : public TuttiWork {
 //   waits.
 //     If nobody does, the thread takes it when the next work comes.
 //
+// A callback of a work's future runs where the work was done, and holds up the next. What it asks of the
+// queue is done within it, before what was submitted earlier: so all ranks do a callback's collectives at the
+// same place, although on some the work was through, and the callback ran at once, before that was submitted.
+// A callback that waits for a handle from elsewhere does what is queued up to that; for a future from
+// elsewhere, which cannot tell us that it is waited for, it would wait in vain.
+//
 // A work that fails with RunError (a rank is lost, late, or does something else) leaves ranks at different
 // places of an exchange: what others have laid down would be taken for what it is not. So every later work
 // fails at once, with the first failure's text.
@@ -125,6 +131,8 @@ class WorkQueue {
   using Lock = std::unique_lock<std::mutex>;
   void hurry(QueuedWork& work, bool here);
   void do_here(Lock& lock, QueuedWork& work, void (QueuedWork::*what)());
+  void do_first(Lock& lock);
+  bool in_callback() const { return doer_ == std::this_thread::get_id(); }
   void hand_over_begun();
   void wake();
   void do_queued();
@@ -134,7 +142,8 @@ class WorkQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool closed_ = false;
-  bool busy_ = false;                     // somebody does a work
+  bool busy_ = false;                     // somebody does a work, or its callbacks
+  std::thread::id doer_;                  // who, if busy
   c10::intrusive_ptr<QueuedWork> begun_;  // whose first half is done, and nothing is behind it
   std::deque<c10::intrusive_ptr<QueuedWork>> queue_;
   bool first_has_begun_ = false;  // the queue's first

@@ -80,7 +80,7 @@ def join_alone(arguments):
 
 
 def ask_for_a_public_secret(arguments):
-    with checks.raises("chmod 600"):
+    with checks.raises("TUTTI_SECRET_FILE", "has mode 0644"):
         join(arguments)
 
 
@@ -135,7 +135,11 @@ def start(function, world, ranks=None, transport="auto", **more):
             outs.append(pathlib.Path(folder) / f"out-{rank}")
             processes.append(subprocess.Popen(command_of(function, rank, world, folder, outs[-1], **more),
                                               env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
-        texts = [process.communicate(timeout=200)[0].decode() for process in processes]
+        try:
+            texts = [process.communicate(timeout=200)[0].decode() for process in processes]
+        finally:
+            for process in processes:
+                process.kill()  # nothing where it has ended
         codes = [process.returncode for process in processes]
         return codes, texts, [out.read_text() if out.exists() else None for out in outs]
 

@@ -6,11 +6,13 @@ import functools
 import itertools
 import operator
 import os
+import threading
 import time
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import AllreduceCoalescedOptions
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 try:
@@ -343,8 +345,15 @@ def a_wait_with_a_limit_ends(g):
 
 
 def barriers_wait_for_everybody(g):
-    for _ in range(20):
+    for late in g.ranks:
+        if g.rank == late:
+            time.sleep(0.1)
+        came = time.monotonic()
         dist.barrier(group=g.handle)
+        left = time.monotonic()
+        times = [None] * g.world
+        dist.all_gather_object(times, (came, left), group=g.handle)
+        expect(min(left for _, left in times) >= max(came for came, _ in times), "one left before all came:", times)
 
 
 def barriers_meet_where_one_is_queued_and_another_is_not(g):
@@ -422,6 +431,70 @@ def groups_work_beside_each_other(g):
             expect_equal(ours, torch.full((SMALL,), 2.0))
         work.wait()
         expect_equal(both, torch.full((LARGE,), float(g.world)))
+
+
+def callbacks_may_exchange(g):
+    """Of several works that are under way, also while the caller goes on to the next, and of a callback's own."""
+    def add_up_again(future):
+        total = future.value()[0]
+        nested = total.clone()
+        inner = dist.all_reduce(nested, group=g.handle, async_op=True).get_future()
+        thrice = inner.then(lambda done: sum_of(done.value()[0]))
+        return total, inner.wait()[0], thrice.wait()
+
+    def sum_of(tensor):
+        dist.all_reduce(tensor, group=g.handle)
+        return tensor.clone()
+
+    for count in [SMALL, LARGE]:
+        futures = []
+        for k in range(6):
+            work = dist.all_reduce(values(g.rank, count, torch.float64, k), group=g.handle, async_op=True)
+            futures.append(work.get_future().then(add_up_again))
+        for k, future in enumerate(futures):
+            once = sum(values(r, count, torch.float64, k) for r in g.ranks)
+            total, _, thrice = future.wait()
+            expect_equal(total, once, "once")
+            expect_equal(thrice, once * g.world ** 2, "three times")
+
+
+def callbacks_may_wait_for_later_works(g):
+    later = []
+    first = dist.all_reduce(values(g.rank, LARGE, torch.float32), group=g.handle, async_op=True)
+    started = threading.Event()
+
+    caller = threading.get_ident()
+
+    def wait_for_the_later(_):
+        if threading.get_ident() != caller:  # else the first was through when it was asked for its future
+            expect(started.wait(20), "nothing was submitted beside a callback")
+        return [work.wait() for work in later]
+
+    future = first.get_future().then(wait_for_the_later)
+    tensors = [values(g.rank, SMALL, torch.float32, k) for k in range(3)]
+    later += [dist.all_reduce(tensor, group=g.handle, async_op=True) for tensor in tensors]
+    started.set()
+    future.wait()
+    for k, tensor in enumerate(tensors):
+        expect_equal(tensor, sum(values(r, SMALL, torch.float32, k) for r in g.ranks))
+
+
+def ddp_compresses_with_a_hook_that_exchanges_in_callbacks(g):
+    """PyTorch's own PowerSGD; of gradients that have rank one anyway, it is exact."""
+    torch.manual_seed(1)
+    single = torch.nn.Sequential(*[torch.nn.Linear(200, 200) for _ in range(4)]).double()
+    shared = DistributedDataParallel(copy.deepcopy(single), process_group=g.handle, bucket_cap_mb=0.2)
+    state = powerSGD_hook.PowerSGDState(g.handle, matrix_approximation_rank=1, start_powerSGD_iter=2)
+    shared.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.01) for m in (single, shared)]
+    x = torch.randn(1, 200).double()
+    for _ in range(6):
+        for model, optimizer in zip((single, shared), optimizers):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+    for a, b in zip(single.parameters(), shared.parameters()):
+        expect(torch.allclose(a, b, rtol=1e-6, atol=1e-9), "differs from one process by", (a - b).abs().max())
 
 
 def ddp_trains_as_one_process_would(g):

@@ -59,6 +59,14 @@ std::string read_file(const std::filesystem::path& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+std::string read_start(int fd, std::size_t most, const std::string& what) {
+  std::string text(most, '\0');
+  const ssize_t n = ::pread(fd, text.data(), text.size(), 0);
+  if (n < 0) throw_errno(what);
+  text.resize(static_cast<std::size_t>(n));
+  return text;
+}
+
 void write_all(int fd, std::span<const std::byte> bytes, const std::string& what) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd, bytes.data(), bytes.size());

@@ -59,6 +59,9 @@ Mapping map_file(const std::filesystem::path& path);
 // The whole file as text. Throws DataError that names the path.
 std::string read_file(const std::filesystem::path& path);
 
+// At most so many bytes of an open file, from its start. Throws RunError that begins with `what`.
+std::string read_start(int fd, std::size_t most, const std::string& what);
+
 // Writes beside `path`, fsyncs, renames over it and fsyncs the folder. On failure nothing is left and
 // RunError names the path.
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> content);

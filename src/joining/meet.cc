@@ -3,10 +3,11 @@
 #include <thread>
 
 #include "base/error.h"
+#include "joining/notice.h"
 #include "joining/pmi_meeting.h"
-#include "joining/secret.h"
 #include "joining/tcp_meeting.h"
 #include "net/interface.h"
+#include "net/secret_file.h"
 #include "net/wire.h"
 
 namespace tutti::joining {
@@ -64,7 +65,7 @@ class Joining {
     if (p_.host.empty() || p_.port == 0)
       throw ConfigError(
           fmt::format("{} does not say where rank 0 is; set MASTER_ADDR and MASTER_PORT", p_.launcher));
-    const auto secret = read_secret_file(settings_.secret_file);
+    const auto secret = net::read_secret_file(settings_.secret_file, "--secret-file");
     const auto port = static_cast<std::uint16_t>(p_.port);
     if (p_.rank == 0) {
       const auto address = settings_.interface.empty() ? address_of_rank_0(p_.host)

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/scratch_folder.h"
-#include "joining/secret.h"
+#include "joining/notice.h"
 #include "net/acceptor.h"
 
 namespace tutti::joining {
@@ -112,25 +112,6 @@ TEST_F(Meet, SeveralHostsWithoutASecretAreToldWhatToDo) {
               meet(p, {.secret_file = secret_file().string()}, private_folder());
             }).find("set MASTER_ADDR and MASTER_PORT"),
             std::string::npos);
-}
-
-TEST_F(Meet, SecretFileThatOthersCouldKnowIsRefusedWithTheReason) {
-  const auto said = [&](const fs::path& path) { return refusal([&] { read_secret_file(path); }); };
-  EXPECT_NE(said(secret_file("a secret of some length", 0640)).find("has mode 0640"), std::string::npos);
-  EXPECT_NE(said(secret_file("short", 0600)).find("has 5 bytes"), std::string::npos);
-  EXPECT_NE(said(folder_.path()).find("is no plain file"), std::string::npos);
-  EXPECT_NE(said(folder_.path() / "none").find("cannot be read: No such file"), std::string::npos);
-  if (::geteuid() == 0) {
-    const auto file = secret_file();
-    ASSERT_EQ(::chown(file.c_str(), 1, 1), 0);
-    EXPECT_NE(said(file).find("belongs to user 1, not to 0"), std::string::npos);
-  }
-}
-
-TEST_F(Meet, SecretsOfDifferentFilesDiffer) {
-  const auto one = read_secret_file(secret_file("a secret of some length"));
-  EXPECT_EQ(one, read_secret_file(secret_file("a secret of some length")));
-  EXPECT_NE(one, read_secret_file(secret_file("a secret of any length!")));
 }
 
 TEST_F(Meet, FolderThatOthersCouldReadOrHaveMadeIsNotUsed) {

@@ -14,8 +14,8 @@
 namespace tutti::net {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x31445242'49545554;  // "TUTIBRD1"
-constexpr std::size_t kPage = 4096;
+constexpr std::uint64_t kBoardMagic = 0x31445242'49545554;  // "TUTIBRD1"
+constexpr std::size_t kHeaderBytes = 4096;
 constexpr std::int64_t kUndecided = -1;
 
 // How often somebody who waits at a barrier looks around.
@@ -24,7 +24,7 @@ constexpr auto kGlance = std::chrono::milliseconds(1);
 }  // namespace
 
 struct StatusBoard::Header {
-  std::uint64_t magic = kMagic;
+  std::uint64_t magic = kBoardMagic;
   std::int64_t ranks = 0;
   std::array<std::atomic<std::uint32_t>, 3> asked{};
   std::array<std::atomic<std::int64_t>, 3> after_step{kUndecided, kUndecided, kUndecided};
@@ -58,7 +58,7 @@ StatusBoard::StatusBoard(UniqueFd fd, std::size_t bytes)
 
 StatusBoard StatusBoard::create(int ranks) {
   TUTTI_CHECK(ranks >= 1);
-  const std::size_t bytes = kPage + sizeof(Entry) * static_cast<std::size_t>(ranks);
+  const std::size_t bytes = kHeaderBytes + sizeof(Entry) * static_cast<std::size_t>(ranks);
   StatusBoard board(make_memory_file("tutti-status", bytes), bytes);
   auto* header = new (board.mapping_.bytes().data()) Header;
   header->ranks = ranks;
@@ -70,11 +70,11 @@ StatusBoard StatusBoard::open(UniqueFd fd) {
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) throw_errno("cannot read the job's status board");
   const auto bytes = static_cast<std::size_t>(info.st_size);
-  if (bytes < kPage) throw RunError("the descriptor is no status board of a job: too small");
+  if (bytes < kHeaderBytes) throw RunError("the descriptor is no status board of a job: too small");
   StatusBoard board(std::move(fd), bytes);
   const Header& h = board.header();
-  if (h.magic != kMagic || h.ranks < 1 ||
-      bytes != kPage + sizeof(Entry) * static_cast<std::size_t>(h.ranks)) {
+  if (h.magic != kBoardMagic || h.ranks < 1 ||
+      bytes != kHeaderBytes + sizeof(Entry) * static_cast<std::size_t>(h.ranks)) {
     throw RunError("the descriptor is no status board of a job, or of another version");
   }
   return board;
@@ -85,7 +85,7 @@ StatusBoard::Header& StatusBoard::header() const {
 }
 
 StatusBoard::Entry& StatusBoard::entry(Rank rank) const {
-  return reinterpret_cast<Entry*>(mapping_.bytes().data() + kPage)[to_int(rank)];
+  return reinterpret_cast<Entry*>(mapping_.bytes().data() + kHeaderBytes)[to_int(rank)];
 }
 
 int StatusBoard::ranks() const {

@@ -1,4 +1,4 @@
-#include "joining/secret.h"
+#include "joining/notice.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -10,33 +10,14 @@
 
 #include "base/crypto.h"
 #include "base/error.h"
+#include "net/secret_file.h"
 
 namespace tutti::joining {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Whoever can guess a short one is in the job.
-constexpr std::size_t kFewestBytes = 16;
-constexpr std::size_t kMostBytes = 1 << 16;
-
-// Why nobody may rely on this file or folder being the user's alone; empty: he may.
-std::string why_not_private(const struct stat& about) {
-  if (about.st_uid != ::geteuid())
-    return fmt::format("belongs to user {}, not to {}", about.st_uid, ::geteuid());
-  const unsigned others = about.st_mode & 077U;
-  if (others != 0)
-    return fmt::format("has mode {:04o}, so that others can get at it", about.st_mode & 07777U);
-  return "";
-}
-
-std::string read_all(int fd, const fs::path& path) {
-  std::string text(kMostBytes, '\0');
-  const ssize_t n = ::pread(fd, text.data(), text.size(), 0);
-  if (n < 0) throw_errno(fmt::format("cannot read {}", path.string()));
-  text.resize(static_cast<std::size_t>(n));
-  return text;
-}
+constexpr std::size_t kMostBytes = 1 << 10;
 
 std::optional<net::Secret> secret_from_hex(const std::string& hex) {
   net::Secret secret{};
@@ -53,24 +34,6 @@ std::optional<net::Secret> secret_from_hex(const std::string& hex) {
 
 }  // namespace
 
-net::Secret read_secret_file(const fs::path& path) {
-  const auto refuse = [&](const std::string& why) {
-    throw ConfigError(fmt::format("--secret-file {}: {}", path.string(), why));
-  };
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd) refuse(fmt::format("cannot be read: {}", std::generic_category().message(errno)));
-  struct stat about {};
-  if (::fstat(fd.get(), &about) != 0) throw_errno("fstat");
-  if (!S_ISREG(about.st_mode)) refuse("is no plain file");
-  if (const auto why = why_not_private(about); !why.empty())
-    refuse(why + "; make it with `(umask 077; head -c 32 /dev/urandom > FILE)`");
-  const std::string text = read_all(fd.get(), path);
-  if (text.size() < kFewestBytes)
-    refuse(fmt::format("has {} bytes; a secret has at least {}", text.size(), kFewestBytes));
-  // The file may serve many jobs: what it says is never a key itself.
-  return hkdf_sha256(std::as_bytes(std::span(text)), {}, "tutti meeting");
-}
-
 Notice::Notice(fs::path folder, const std::string& job) : path_(std::move(folder)) {
   if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST)
     throw_errno(fmt::format("cannot make {}", path_.string()));
@@ -78,7 +41,7 @@ Notice::Notice(fs::path folder, const std::string& job) : path_(std::move(folder
   if (!folder_) throw_errno(fmt::format("cannot use {} for the secret of the job", path_.string()));
   struct stat about {};
   if (::fstat(folder_.get(), &about) != 0) throw_errno("fstat");
-  if (const auto why = why_not_private(about); !why.empty())
+  if (const auto why = net::why_not_private(about); !why.empty())
     throw RunError(
         fmt::format("{} {}: no secret is put there; remove it, or set XDG_RUNTIME_DIR", path_.string(), why));
   // A job's name may hold anything.
@@ -123,8 +86,8 @@ std::optional<Notice::Content> Notice::read() const {
   if (!fd) return std::nullopt;
   struct stat about {};
   if (::fstat(fd.get(), &about) != 0) throw_errno("fstat");
-  if (!S_ISREG(about.st_mode) || !why_not_private(about).empty()) return std::nullopt;
-  const std::string text = read_all(fd.get(), path_);
+  if (!S_ISREG(about.st_mode) || !net::why_not_private(about).empty()) return std::nullopt;
+  const std::string text = read_start(fd.get(), kMostBytes, fmt::format("cannot read {}", path_.string()));
   if (!text.ends_with('\n')) return std::nullopt;
   Content content;
   std::string hex;

@@ -1,4 +1,4 @@
-// How the secret of a meeting comes to those who may be in it, where nothing else carries it.
+// How the secret of a meeting comes to processes of one host, where nothing else carries it.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +10,6 @@
 #include "net/dial.h"
 
 namespace tutti::joining {
-
-// What the user's file says. It must be a plain file of this user that nobody else may read or write. Throws
-// ConfigError that says what it is instead.
-net::Secret read_secret_file(const std::filesystem::path& path);
 
 // Where rank 0 is, and the secret, told through a file in a folder that is the user's alone: for processes of
 // one host. Opening follows no links, and a folder or file that another user owns or could read is refused.
