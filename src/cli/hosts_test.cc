@@ -204,7 +204,7 @@ TEST_F(TwoHosts, OneWhoseLinkIsCutIsNamedAndEndsByItself) {
 // An agent that does something of its own when it hears of the job: in Python, with `agent` at hand.
 std::string agent_that(const fs::path& file, const std::string& does) {
   std::ofstream(file) << "#!/usr/bin/python3\n"
-                      << "import subprocess, sys, time\n"
+                      << "import signal, subprocess, sys, time\n"
                       << "agent = subprocess.Popen(['" << Running::program()
                       << "', *sys.argv[1:]], stdin=subprocess.PIPE, text=True)\n"
                       << "for line in sys.stdin:\n"
@@ -218,9 +218,12 @@ std::string agent_that(const fs::path& file, const std::string& does) {
   return file.string();
 }
 
-// Ranks wait half a minute for each other when they start, and one host has more data to read.
+// Ranks wait half a minute for each other when they start, and one host has more data to read: its agent
+// hears and says nothing meanwhile.
 TEST_F(TwoHosts, OneThatNeedsLongToPrepareIsWaitedFor) {
-  const auto slow = agent_that(root() / "slow", "time.sleep(32)");
+  const auto slow =
+      agent_that(root() / "slow",
+                 "agent.send_signal(signal.SIGSTOP); time.sleep(32); agent.send_signal(signal.SIGCONT)");
   const Ended e = run_there(train_on("localhost:1,host1:1", {"--remote-program", slow, "--steps", "8"}));
   ASSERT_EQ(e.code, 0) << e.error;
   expect_equal_replicas(2);

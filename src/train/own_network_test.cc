@@ -77,7 +77,7 @@ void OwnNetwork::expect_learns_under_every_strategy(
     auto c = config(strategy.name, strategy.one_worker_only ? 1 : 2);
     change(c);
     const auto s = run(c).summary;
-    EXPECT_GT(s["test_accuracy"], 0.9) << strategy.name;
+    EXPECT_GT(s["test_accuracy"], 0.8) << strategy.name;  // 0.55 by chance
     for (const std::string replica : s["replicas_sha256"]) {
       EXPECT_EQ(replica, s["replicas_sha256"][0]) << strategy.name;
     }
