@@ -82,10 +82,11 @@ class Links {
     }
   }
 
-  // In one job of all, as a training connects them. One pair that cannot be connected is the end of that job:
-  // then each of those that are left gets a job of its own.
+  // In one job of all, as a training connects them; of one host, too, which must reach this one. One
+  // pair that cannot be connected is the end of that job: then each of those that are left gets a job of its
+  // own.
   void measure() {
-    if (pairs_.empty()) return;
+    if (hosts_.empty()) return;
     show_progress("connecting the hosts with each other");
     std::vector<std::size_t> all(hosts_.size());
     std::iota(all.begin(), all.end(), std::size_t{0});
@@ -128,7 +129,7 @@ class Links {
         problems.push_back(p.failure);
     }
     if (problems.empty() && !together_.empty())
-      problems.push_back("the hosts cannot be connected all together: " + together_);
+      problems.push_back((pairs_.empty() ? "" : "the hosts cannot be connected all together: ") + together_);
     return problems;
   }
 
@@ -179,8 +180,8 @@ class Links {
     try {
       const auto outcome = launch::run_on_hosts(job, parts, options_, listener);
       if (outcome.interrupted_by != 0) interrupted_ = outcome.exit_code;
-      if (outcome.exit_code == 0) return "";
-      return unreached.empty() || interrupted_ != 0 ? outcome.line + who_is(who) : unreached;
+      if (outcome.exit_code == 0 || interrupted_ != 0) return "";
+      return unreached.empty() ? outcome.line + who_is(who) : unreached;
     } catch (const std::runtime_error& e) {  // one of them has no such interface, or no port is free here
       return e.what();
     }

@@ -201,29 +201,29 @@ TEST_F(TwoHosts, OneWhoseLinkIsCutIsNamedAndEndsByItself) {
   expect_nothing_left();
 }
 
-// An agent that does something of its own when it hears of the job: in Python, with `agent` at hand.
+// An agent that does something of its own when it hears of the job: in Python, with `agent` and `line` at
+// hand, and tell() for what it shall hear.
 std::string agent_that(const fs::path& file, const std::string& does) {
   std::ofstream(file) << "#!/usr/bin/python3\n"
-                      << "import signal, subprocess, sys, time\n"
+                      << "import subprocess, sys, threading, time\n"
                       << "agent = subprocess.Popen(['" << Running::program()
                       << "', *sys.argv[1:]], stdin=subprocess.PIPE, text=True)\n"
+                      << "def tell(line):\n"
+                      << "    agent.stdin.write(line)\n"
+                      << "    agent.stdin.flush()\n"
                       << "for line in sys.stdin:\n"
                       << "    if '\"job\"' in line:\n"
                       << "        " << does << "\n"
-                      << "    agent.stdin.write(line)\n"
-                      << "    agent.stdin.flush()\n"
+                      << "    tell(line)\n"
                       << "agent.stdin.close()\n"
                       << "sys.exit(agent.wait())\n";
   fs::permissions(file, fs::perms::owner_all);
   return file.string();
 }
 
-// Ranks wait half a minute for each other when they start, and one host has more data to read: its agent
-// hears and says nothing meanwhile.
+// Ranks wait half a minute for each other when they start, and one host has more data to read.
 TEST_F(TwoHosts, OneThatNeedsLongToPrepareIsWaitedFor) {
-  const auto slow =
-      agent_that(root() / "slow",
-                 "agent.send_signal(signal.SIGSTOP); time.sleep(32); agent.send_signal(signal.SIGCONT)");
+  const auto slow = agent_that(root() / "slow", "threading.Timer(32, tell, [line]).start(); continue");
   const Ended e = run_there(train_on("localhost:1,host1:1", {"--remote-program", slow, "--steps", "8"}));
   ASSERT_EQ(e.code, 0) << e.error;
   expect_equal_replicas(2);
@@ -239,7 +239,21 @@ TEST_F(TwoHosts, OneWhoseLinkIsCutWhileItPreparesIsNamed) {
   change_network(1, "ip", "link set eth0 down");
   const Ended e = named_in_time("a host whose link is cut while it prepares", [&] { return running.wait(); });
   EXPECT_EQ(e.code, 1);
-  EXPECT_NE(e.error.find("host host1 (rank 1) was lost"), std::string::npos) << e.error;
+  EXPECT_NE(e.error.find("host host1 (rank 1) has been silent for 5."), std::string::npos) << e.error;
+  expect_nothing_left();
+}
+
+TEST_F(TwoHosts, CtrlCWhileOneStillPreparesEndsAtOnce) {
+  const auto asked = root() / "asked";
+  const auto busy = agent_that(root() / "busy", "open('" + asked.string() + "', 'w'); continue");
+  Running running(root(), train_on("localhost:1,host1:1", {"--remote-program", busy}), [&] { in_host(0); });
+  while (!fs::exists(asked)) std::this_thread::yield();
+  const auto begin = Clock::now();
+  ::kill(running.pid(), SIGINT);
+  const Ended e = running.wait();
+  EXPECT_EQ(e.code, 128 + SIGINT) << e.error;
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(4));
+  EXPECT_EQ(e.error.find("saves after the next step"), std::string::npos) << e.error;
   expect_nothing_left();
 }
 

@@ -28,8 +28,8 @@ void name_memory_files(nlohmann::json& value, const std::string& of_process) {
 
 // Rank 0 says why nothing begins, whoever has found it out. The others wait for that, because whoever has
 // started us may end all as soon as one has ended. Returns the exit code.
-int leave(rendezvous::Meeting& meeting, const std::exception& why) {
-  const int code = meeting.rank() == Rank{0} ? explain(why) : 2;
+int leave(rendezvous::Meeting& meeting, const std::exception& why, int code) {
+  if (meeting.rank() == Rank{0}) explain(why);
   try {
     meeting.all_gather("");
   } catch (const RunError&) {  // the others have gone
@@ -74,18 +74,19 @@ int in_meeting(const config::Placement& placement, const config::JoinSettings& s
     if (code == 0) meeting->finish();
     return code;
   } catch (const launch::CalledOff& e) {
-    return leave(*meeting, e);
+    return leave(*meeting, e, e.exit_code);
   } catch (const UsageError& e) {
     return call_off(*meeting, e);
   }
 }
 
 int call_off(rendezvous::Meeting& meeting, const std::exception& why) {
+  const int code = launch::exit_code_of(launch::failure_of(why));
   try {
-    launch::call_off(meeting, why.what());
+    launch::call_off(meeting, why.what(), code);
   } catch (const RunError&) {  // the others have gone
   }
-  return leave(meeting, why);
+  return leave(meeting, why, code);
 }
 
 launch::Outcome run_in_meeting(rendezvous::Meeting& meeting, const launch::JobSpec* spec,

@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "cli/command.h"
 #include "cli/host_flags.h"
+#include "cli/joined.h"
 #include "cli/progress.h"
 #include "config/environment.h"
 #include "config/flags.h"
@@ -63,6 +64,7 @@ launch::Outcome run_on_hosts(launch::JobSpec job, const LaunchFlags& f,
 }
 
 int launch_command(const LaunchFlags& f) {
+  require_own_launcher("launch");
   const auto hosts = hosts_of(f.hosts);
   auto job = spec_of(f);
   job.workers = f.processes > 0 ? f.processes : config::slots_of(hosts);

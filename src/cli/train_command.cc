@@ -166,9 +166,12 @@ int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& plac
     }
   }
   bool begun = false;
+  bool ended = false;
   const auto run_job = [&](const launch::JobSpec& spec, const launch::Listener& listener) {
     begun = true;
-    return run_in_meeting(meeting, &spec, listener, &signals);
+    auto outcome = run_in_meeting(meeting, &spec, listener, &signals);
+    ended = true;
+    return outcome;
   };
   try {
     auto config = fitted(configure(), workers_said, placement, meeting);
@@ -178,9 +181,10 @@ int train_in_meeting(rendezvous::Meeting& meeting, const config::Placement& plac
     const auto warning = engines::find_engine(config.engine).between_hosts;
     if (!one_host && !warning.empty()) fmt::print(stderr, "tutti: {}\n", warning);
     const int code = train(config, hosts, run_job);
-    if (!begun) launch::call_off(meeting, kComplete);
+    if (!begun) launch::call_off(meeting, kComplete, 0);
     return code;
   } catch (const std::exception& e) {
+    if (ended) return explain(e);  // the others have gone: there is nobody to tell
     if (begun) throw;
     return call_off(meeting, e);
   }

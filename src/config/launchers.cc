@@ -153,10 +153,17 @@ std::optional<SlurmStep> slurm_step(const Variables& variables) {
   return variables(std::string(kNodes)) ? std::optional(SlurmStep{0, kNodes}) : std::nullopt;
 }
 
+// Plugins of srun set PMI's rank for libraries of MPI: that of the task. An mpiexec that srun has started on
+// each node sets others.
+bool pmi_repeats_slurm(const Launcher& pmi, const Variables& variables) {
+  const auto tasks = number(variables, "SLURM_STEP_NUM_TASKS");
+  return slurm_step(variables) && number(variables, pmi.rank) == number(variables, "SLURM_PROCID") &&
+         (!tasks || number(variables, pmi.size) == tasks);
+}
+
 std::optional<Placement> read_pmi(const Launcher& self, const Variables& variables, const JoinSettings&) {
   const auto descriptor = number(variables, "PMI_FD");
-  // Plugins of srun set ranks for libraries of MPI, and no descriptor; SLURM's own variables say more.
-  if (!descriptor && slurm_step(variables)) return std::nullopt;
+  if (!descriptor && pmi_repeats_slurm(self, variables)) return std::nullopt;  // whose variables say more
   auto p = numbered(self, variables);
   if (!p && descriptor)
     throw ConfigError(fmt::format("PMI_FD is set and {} is not; a launcher sets both", self.rank));

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -54,7 +56,9 @@ class Agent {
     const auto until = Clock::now() + kLastLines;
     io_.restart();
     while (!launcher_->idle() && Clock::now() < until) io_.run_one_for(kBoardPeriod);
-    return heard_to_the_end_ ? 0 : 1;
+    const int code = heard_to_the_end_ ? 0 : 1;
+    if (preparing_) std::_Exit(code);  // what it reads is for nobody any more
+    return code;
   }
 
  private:
@@ -96,9 +100,9 @@ class Agent {
   }
 
   // Reading data may take one host minutes longer than another, and ranks wait for each other: none starts
-  // before all hosts are ready.
+  // before all hosts are ready. A thread of its own does that, while this one hears what the launcher says.
   void prepare(AgentJob job) {
-    if (common_) throw ConfigError("an agent has one job");
+    if (preparation_.joinable()) throw ConfigError("an agent has one job");
     job_ = std::move(job);
     JobSpec& spec = job_.spec;
     if (::chdir(job_.folder.c_str()) != 0) {
@@ -107,8 +111,27 @@ class Agent {
     for (const std::string& file : job_.shared_files) require_shared(file);
     spec.program = program_;
     for (const int host : job_.hosts) spec.places.push_back({.address = job_.address, .host = host});
-    if (localise_) localise_(spec, static_cast<int>(job_.ranks.size()));
-    common_ = common_of(spec);
+    preparing_ = true;
+    preparation_ = std::thread([this] {
+      std::exception_ptr failure;
+      try {
+        if (localise_) localise_(job_.spec, static_cast<int>(job_.ranks.size()));
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      asio::post(io_, [this, failure] { on_prepared(failure); });
+    });
+  }
+
+  void on_prepared(const std::exception_ptr& failure) {
+    preparing_ = false;
+    preparation_.join();
+    try {
+      if (failure) std::rethrow_exception(failure);
+      common_ = common_of(job_.spec);
+    } catch (const std::exception& e) {
+      return fail(e);
+    }
     common_->secret = job_.secret;
     common_->digest = job_.digest;
     common_->rendezvous = job_.rendezvous;
@@ -116,7 +139,8 @@ class Agent {
   }
 
   void start() {
-    if (processes_ || !common_) throw ConfigError("an agent starts one job, and has none");
+    if (!common_) throw ConfigError("an agent starts what it has prepared, and that is nothing");
+    if (processes_) throw ConfigError("an agent starts its job once");
     processes_.emplace(io_, job_.spec, *common_, job_.ranks, listener_,
                        HostJob::Events{.on_end = [this](const RankEnd& e) { launcher_->write(to_json(e)); },
                                        .on_all_ended = [this] { finish(); }});
@@ -239,6 +263,8 @@ class Agent {
         launcher_->write({{"report", {to_int(rank), line}}});
       }};
   AgentJob job_;
+  std::thread preparation_;  // changes job_.spec meanwhile
+  bool preparing_ = false;
   std::optional<WorkerJob> common_;       // of the job, when this host is ready for it
   std::map<int, std::uint64_t> dropped_;  // lines, by rank, that were not told yet
   std::optional<HostJob> processes_;

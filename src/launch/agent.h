@@ -6,17 +6,16 @@
 //
 // They speak lines of JSON, over the agent's standard input and output:
 //
-//   agent: {"agent": ...}       who it is: its version, and the addresses of the connection
-//   launcher: {"job": ...}      what to start, with the job's secret; once
-//   both: {"board": ...}        what the ranks show of themselves (net/status_board.h), ten times a second:
-//   it is
-//                               shown on every host, so a rank that waits sees others get on wherever they
-//                               are
+//   agent: {"agent": ...}     who it is: its version, and the addresses of the connection
+//   launcher: {"job": ...}    what to prepare, with the job's secret; once
+//   agent: {"ready"}          when it has read what its ranks need
+//   launcher: {"go"}          when all are ready: now they start
+//   both: {"board": ...}      what the ranks show of themselves (net/status_board.h), ten times a second.
+//                             All hosts show it: who waits sees others get on wherever they are
 //   launcher: {"ask"}, {"decided"}, {"known"}, {"end"}, {"stop"}      requests to the job, and its end
 //   agent: {"output"}, {"report"}, {"ended"}, {"decided"}, {"told"}, {"failed"}, {"done"}
-//   launcher: {"clock": ...}    asked for the time, by one who only looks at hosts (launch/inspect.h);
-//   answered
-//                               likewise
+//   launcher: {"clock": ...}  asked for the time, by one who only looks at hosts (launch/inspect.h);
+//                             answered likewise
 //
 // What ranks print waits in the agent while the link to the launcher is slower than they are. Beyond some
 // megabytes their lines are dropped, and how many were is said: what keeps the job alive takes the same way.
@@ -60,7 +59,7 @@ struct AgentJob {
   std::string shared_text = {};
 };
 
-// How long either side may be silent.
+// How long either side may be silent; ready or not, both speak ten times a second.
 inline constexpr auto kLauncherSilence = std::chrono::seconds(30);
 inline constexpr auto kAgentSilence = std::chrono::seconds(5);
 // How often both tell what ranks show.

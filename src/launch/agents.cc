@@ -25,8 +25,6 @@ constexpr auto kTimeToHello = std::chrono::seconds(9);
 // How long what a dead one has said may take to arrive.
 constexpr auto kTimeForOutput = std::chrono::seconds(2);
 
-// How long an agent may look for data, and read it, before its ranks start: it says nothing meanwhile.
-
 // An agent's line holds what its ranks show, or a line that one of them printed.
 constexpr std::size_t kLongestFromAgent = 8 << 20;
 
@@ -45,7 +43,7 @@ std::string quoted_for_shell(const std::string& text) {
 Agents::Agents(asio::io_context& io, const std::vector<std::string>& hosts, std::string program,
                HostOptions options, Events events)
     : io_(io), program_(std::move(program)), options_(std::move(options)), events_(std::move(events)) {
-  for (const std::string& name : hosts) connections_.push_back({.name = name, .limit = kTimeToPrepare});
+  for (const std::string& name : hosts) connections_.push_back({.name = name});
 }
 
 Agents::~Agents() {
@@ -234,7 +232,7 @@ void Agents::watch() {
     Connection& c = connections_[host];
     if (!is_alive(host) || !c.hello || c.excused) continue;
     c.silent += passed;
-    if (c.silent <= c.limit) continue;
+    if (c.silent <= kAgentSilence) continue;
     lose(host,
          {fmt::format("has been silent for {:.1f} s", std::chrono::duration<double>(c.silent).count())});
     dismiss(host);

@@ -32,9 +32,6 @@ struct Loss {
 };
 
 // Hosts go by their number in the order given. Runs on the thread that runs `io`.
-// A host may have to read much data before it is ready.
-inline constexpr Clock::duration kTimeToPrepare = std::chrono::minutes(10);
-
 class Agents {
  public:
   // What its owner hears. All must be set.
@@ -69,9 +66,6 @@ class Agents {
   void write(std::size_t host, const nlohmann::json& message);
   // An agent without a job ends at the end of its input.
   void close_input(std::size_t host);
-  // From now on it is lost if it says nothing for so long; at first that is kTimeToPrepare, in which ssh
-  // notices where nothing comes from the host at all.
-  void limit_silence(std::size_t host, Clock::duration limit) { connections_[host].limit = limit; }
   // It has said how everything there ended: its death is no loss.
   void excuse(std::size_t host) { connections_[host].excused = true; }
   // Nobody listens to it any more. Killing ssh is the end of a remote agent's input.
@@ -91,7 +85,6 @@ class Agents {
     std::optional<AgentHello> hello = {};
     std::string last_error = {};  // line that ssh or the agent wrote to standard error
     Clock::duration silent = {};
-    Clock::duration limit = {};
     bool excused = false;
     bool output_ended = false;  // its standard output is at its end
     bool errors_ended = false;  // so is its standard error, which on another host is that of ssh

@@ -41,6 +41,11 @@ const RankEnd* first_by_order(const std::vector<RankEnd>& ends, auto holds) {
 // Ranks that wait in a circle all blame their neighbour. Who has said nothing himself is the one that hangs.
 Diagnosis blame_the_silent(const std::vector<RankEnd>& ends, const RankEnd& reporter) {
   const PeerFault* fault = &*reporter.failure->fault;
+  // Who has called in vain knows more than who was not called, or waited until all had been.
+  for (const RankEnd& e : ends) {
+    if (blames_a_peer(e) && e.failure->fault->operation == "connecting" && !e.failure->fault->address.empty())
+      fault = &*e.failure->fault;
+  }
   for (const RankEnd& e : ends) {
     if (!blames_a_peer(e)) continue;
     const auto peer = std::ranges::find(ends, e.failure->fault->peer, &RankEnd::rank);

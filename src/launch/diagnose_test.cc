@@ -27,10 +27,14 @@ TEST(Diagnose, AllWellIsNothingToSay) {
 }
 
 TEST(Diagnose, WhoCannotBeReachedIsNamedWithTheAddress) {
-  RankEnd calling = blaming(1, 1, Kind::timeout, 0, "connecting");
-  calling.failure->fault->address = "10.0.0.1:20000";
-  const auto v = diagnose({blaming(0, 2, Kind::timeout, 1, "connecting"), calling});
-  EXPECT_EQ(v.line, "rank 0 did not answer for 30.0 s: rank 1 waited for it in connecting at 10.0.0.1:20000");
+  for (const int order : {1, 3}) {  // whoever is the first whose time is over
+    RankEnd calling = blaming(1, order, Kind::timeout, 0, "connecting");
+    calling.failure->fault->address = "10.0.0.1:20000";
+    const auto v = diagnose({blaming(0, 2, Kind::timeout, 1, "connecting"), calling,
+                             blaming(2, 4, Kind::timeout, -1, "rendezvous")});
+    EXPECT_EQ(v.line,
+              "rank 0 did not answer for 30.0 s: rank 1 waited for it in connecting at 10.0.0.1:20000");
+  }
 }
 
 TEST(Diagnose, TheRendezvousIsNoRank) {

@@ -170,7 +170,7 @@ void HostJob::on_report(std::size_t i, const std::string& line) {
     // A server in a worker's process has a rank, but no process of its own to be named by.
     if (auto& fault = ends_[i].failure->fault; spec_.colocate && fault) {
       fault->rank = Rank{to_int(fault->rank) % spec_.workers};
-      fault->peer = Rank{to_int(fault->peer) % spec_.workers};
+      if (fault->peer != net::kRendezvous) fault->peer = Rank{to_int(fault->peer) % spec_.workers};
     }
     if (events_.on_end) events_.on_end(ends_[i]);
   } else if (json.contains(kRejectedConnections)) {

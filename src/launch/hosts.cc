@@ -1,5 +1,6 @@
 #include "launch/hosts.h"
 
+#include <fmt/ranges.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -29,6 +30,9 @@ namespace {
 
 // How long agents may take to end everything when the job is over.
 constexpr auto kTimeToEnd = std::chrono::seconds(6);
+
+// A host may have to read much data before it is ready.
+constexpr auto kTimeToPrepare = std::chrono::minutes(10);
 
 // In a folder that hosts must share, while they look whether they do.
 constexpr auto kToken = ".tutti-shared-";
@@ -60,7 +64,7 @@ class JobOnHosts {
         parts_(hosts),
         listener_(listener),
         interruption_(
-            io_, spec.saves_when_asked, listener, [this](net::Request request) { ask(request); },
+            io_, spec.saves_when_asked, listener, [this](net::Request request) { return ask(request); },
             [this] { stop_all(); }),
         boards_(hosts.size(), json::array()),
         ready_(hosts.size(), false),
@@ -168,12 +172,7 @@ class JobOnHosts {
     }
     time_to_prepare_.expires_after(kTimeToPrepare);
     time_to_prepare_.async_wait([this](error_code e) {
-      if (e) return;
-      for (std::size_t host = 0; host < agents_.size(); ++host) {
-        if (!ready_[host])
-          lose(host, {fmt::format("is not ready after {} minutes",
-                                  std::chrono::duration_cast<std::chrono::minutes>(kTimeToPrepare).count())});
-      }
+      if (!e) name_who_is_not_ready();
     });
     relay_boards();
   }
@@ -223,11 +222,22 @@ class JobOnHosts {
 
   void on_ready(std::size_t host) {
     ready_[host] = true;
-    agents_.limit_silence(host, kAgentSilence);
     if (std::ranges::count(ready_, false) > 0 || ending_) return;
     time_to_prepare_.cancel();
     remove_tokens();
+    started_ = true;
     tell_all({{"go", true}});
+    if (saves_at_start_) ask(net::Request::save);
+  }
+
+  void name_who_is_not_ready() {
+    std::vector<std::string> names;
+    const auto first = static_cast<std::size_t>(std::ranges::find(ready_, false) - ready_.begin());
+    for (std::size_t host = first + 1; host < agents_.size(); ++host) {
+      if (!ready_[host]) names.push_back(agents_.name(host));
+    }
+    lose(first, {fmt::format("is not ready after {} minutes{}{}", kTimeToPrepare.count(),
+                             names.empty() ? "" : "; nor is ", fmt::join(names, ", nor "))});
   }
 
   void on_end(RankEnd end) {
@@ -255,9 +265,14 @@ class JobOnHosts {
     agents_.write(waiting_for_.from, {{"known", word}});
   }
 
-  void ask(net::Request request) {
-    if (!rendezvous_) return request == net::Request::stop ? stop_all() : void();  // there is nothing to save
-    tell_all({{"ask", static_cast<int>(request)}});
+  // Before ranks have started there is nothing to save; whether they have.
+  bool ask(net::Request request) {
+    if (started_) {
+      tell_all({{"ask", static_cast<int>(request)}});
+    } else if (request == net::Request::save) {
+      saves_at_start_ = true;
+    }
+    return started_;
   }
 
   void tell_all(const json& message) {
@@ -336,6 +351,8 @@ class JobOnHosts {
   std::vector<std::string> tokens_;  // files in folders that hosts must share, until all have seen them
   std::uint64_t rejected_connections_ = 0;
   int ended_ = 0;
+  bool started_ = false;         // the ranks were told to
+  bool saves_at_start_ = false;  // somebody has asked before that
   bool ending_ = false;
   bool stopping_ = false;
   std::string host_failure_;

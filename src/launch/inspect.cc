@@ -41,10 +41,7 @@ class Inspection {
   }
 
  private:
-  void ask(std::size_t host) {
-    agents_.limit_silence(host, kAgentSilence);
-    agents_.write(host, {{"clock", now_s()}});
-  }
+  void ask(std::size_t host) { agents_.write(host, {{"clock", now_s()}}); }
 
   void follow(std::size_t host, const json& message) {
     if (!message.contains("clock") || asked_[host] == kQuestions) return;

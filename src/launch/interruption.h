@@ -26,11 +26,12 @@ inline void add_stop_signals(boost::asio::signal_set& signals) {
 
 // SIGINT, SIGTERM and SIGHUP stop the job: at once, or, where it saves when asked, after its workers have
 // saved and ended, for which they have ten seconds; a second signal stops them at once. SIGUSR1 then asks for
-// a checkpoint. Runs on the thread that runs `io`.
+// a checkpoint. Runs on the thread that runs `io`. `ask` says whether there is anybody to ask yet; if not, a
+// job stops at once.
 class Interruption {
  public:
   Interruption(boost::asio::io_context& io, bool saves_when_asked, const Listener& listener,
-               std::function<void(net::Request)> ask, std::function<void()> stop_all)
+               std::function<bool(net::Request)> ask, std::function<void()> stop_all)
       : saves_when_asked_(saves_when_asked),
         listener_(listener),
         ask_(std::move(ask)),
@@ -63,11 +64,13 @@ class Interruption {
   }
 
   void on_signal(int signal) {
-    if (signal == SIGUSR1) return ask_(net::Request::save);
+    if (signal == SIGUSR1) {
+      ask_(net::Request::save);
+      return;
+    }
     const bool first = signal_ == 0;
     signal_ = signal;
-    if (!first || !saves_when_asked_) return stop_all_();
-    ask_(net::Request::stop);
+    if (!first || !saves_when_asked_ || !ask_(net::Request::stop)) return stop_all_();
     // As one of the job's own events.
     const observe::Note note{fmt::format(
         "{}: saves after the next step and ends; a second one ends it at once", signal_name(signal))};
@@ -80,7 +83,7 @@ class Interruption {
 
   const bool saves_when_asked_;
   const Listener& listener_;
-  const std::function<void(net::Request)> ask_;
+  const std::function<bool(net::Request)> ask_;
   const std::function<void()> stop_all_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer time_to_stop_;

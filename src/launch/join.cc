@@ -42,7 +42,8 @@ std::string host_id() {
          link_of("/proc/self/ns/net");
 }
 
-// What a rank says in the place of whatever else when it cannot take part.
+// What a rank says in the place of whatever else when it cannot take part: then its exit code, a digit, and
+// why.
 constexpr std::string_view kCalledOff = "called off: ";
 
 // Everyone's text, unless somebody cannot take part.
@@ -50,8 +51,9 @@ std::vector<std::string> gather(rendezvous::Meeting& meeting, const std::string&
   auto texts = meeting.all_gather(mine);
   for (std::size_t r = 0; r < texts.size(); ++r) {
     if (!texts[r].starts_with(kCalledOff)) continue;
-    const auto why = texts[r].substr(kCalledOff.size());
-    throw CalledOff(r == 0 ? why : fmt::format("rank {}: {}", r, why));
+    const auto code_at = kCalledOff.size();
+    const auto why = texts[r].substr(code_at + 2);
+    throw CalledOff(r == 0 ? why : fmt::format("rank {}: {}", r, why), texts[r][code_at] - '0');
   }
   return texts;
 }
@@ -61,9 +63,9 @@ void or_call_off(rendezvous::Meeting& meeting, const std::function<void()>& work
   try {
     work();
   } catch (const std::exception& e) {
-    call_off(meeting, e.what());
-    if (dynamic_cast<const ConfigError*>(&e) != nullptr) throw CalledOff(e.what());
-    throw;
+    const int code = exit_code_of(failure_of(e));
+    call_off(meeting, e.what(), code);
+    throw CalledOff(e.what(), code);
   }
 }
 
@@ -289,8 +291,8 @@ std::unique_ptr<Joined> join(rendezvous::Meeting& meeting, const JobSpec* spec) 
                                   digest_from_json(told.at("secret")).value(), hosts_of(meeting));
 }
 
-void call_off(rendezvous::Meeting& meeting, const std::string& why) {
-  meeting.all_gather(fmt::format("{}{}", kCalledOff, why));
+void call_off(rendezvous::Meeting& meeting, const std::string& why, int exit_code) {
+  meeting.all_gather(fmt::format("{}{} {}", kCalledOff, exit_code, why));
 }
 
 Outcome run_joined(rendezvous::Meeting& meeting, const JobSpec* spec, const Listener& listener,
@@ -304,12 +306,17 @@ Outcome run_joined(rendezvous::Meeting& meeting, const JobSpec* spec, const List
   UniqueFd report(ends[1]);
   if (signals != nullptr)
     signals->pass_on_to(board, job.rank, observe::JsonlSink(duplicate(report.get()), "the report"));
-  // From here on somebody reads until the other end is closed, which `work` does.
+  // From here on somebody reads until the other ends are closed, which `work` and leaving the board do.
   Reports reports(job.rank, std::move(reported), listener);
+  const struct LeaveBoard {
+    ProcessSignals* signals;
+    int operator()() const { return signals != nullptr ? signals->leave_board() : 0; }
+    ~LeaveBoard() { (*this)(); }
+  } leave_board{signals};
   job.report_fd = report.release();
   Outcome outcome;
   outcome.exit_code = work(job);
-  const int signal = signals != nullptr ? signals->leave_board() : 0;
+  const int signal = leave_board();
   reports.end();
   if (reports.failure) outcome.line = reports.failure->what;
   if (reports.failure) outcome.would_fail_again = reports.failure->kind == Failure::Kind::nonfinite;

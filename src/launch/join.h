@@ -37,16 +37,19 @@ class Joined {
 // processes: ranks, task, payload, transport, time-outs. Its workers and servers must be as many processes as
 // have met. Ranks listen on spec.interface if it names one, else on loopback where all share a host, else
 // where the meeting says that others reach them, else on the address of their host's name. Throws
-// ConfigError, the same on every rank, RunError.
+// ConfigError, the same on every rank; CalledOff, on every rank, where one of them cannot take part;
+// RunError.
 std::unique_ptr<Joined> join(rendezvous::Meeting& meeting, const JobSpec* spec);
 
+// Why nothing begins, and what all ranks exit with: 2 where what they were told is wrong.
 struct CalledOff : ConfigError {
-  using ConfigError::ConfigError;
+  CalledOff(const std::string& why, int code) : ConfigError(why), exit_code(code) {}
+  int exit_code;
 };
 
 // In the place of join(), or of any gather of it, where a rank cannot take part: that of the others throws
 // CalledOff, which names the rank unless it is 0. A collective call.
-void call_off(rendezvous::Meeting& meeting, const std::string& why);
+void call_off(rendezvous::Meeting& meeting, const std::string& why, int exit_code);
 
 // Joins, and calls `work` with this process's place, on this thread; it returns an exit code and closes
 // job.report_fd, as `tutti worker` does. What it reports goes to the listener, on a thread of its own. After

@@ -172,12 +172,13 @@ TEST(Join, InterfaceAndPortsOfTheSpecAreWhereRanksListen) {
 
 TEST(Join, JobThatIsCalledOffBeginsNowhere) {
   meet(2, [](rendezvous::Meeting& meeting) {
-    if (meeting.rank() == Rank{0}) return call_off(meeting, "the data is missing");
+    if (meeting.rank() == Rank{0}) return call_off(meeting, "the data is missing", 2);
     try {
       join(meeting, nullptr);
       ADD_FAILURE();
     } catch (const CalledOff& e) {
       EXPECT_STREQ(e.what(), "the data is missing");
+      EXPECT_EQ(e.exit_code, 2);
     }
   });
 }
@@ -188,7 +189,7 @@ TEST(Join, WhoCannotTakePartIsNamedToTheOthers) {
   meet(3, [&](rendezvous::Meeting& meeting) {
     if (meeting.rank() == Rank{1}) {
       hosts_of(meeting);
-      return call_off(meeting, "there is no interface eth7");
+      return call_off(meeting, "there is no interface eth7", 1);
     }
     try {
       hosts_of(meeting);
@@ -196,6 +197,7 @@ TEST(Join, WhoCannotTakePartIsNamedToTheOthers) {
       ADD_FAILURE();
     } catch (const CalledOff& e) {
       EXPECT_STREQ(e.what(), "rank 1: there is no interface eth7");
+      EXPECT_EQ(e.exit_code, 1);
       ++told;
     }
   });

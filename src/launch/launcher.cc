@@ -40,7 +40,10 @@ class Job {
       : spec_(spec),
         interruption_(
             io_, spec.saves_when_asked, listener,
-            [this](net::Request request) { processes_->board().requests().ask(request); },
+            [this](net::Request request) {
+              processes_->board().requests().ask(request);
+              return true;
+            },
             [this] { processes_->stop_all(); }) {
     WorkerJob common = common_of(spec_);
     if (spec_.transport == "tcp") {
