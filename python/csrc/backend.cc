@@ -40,7 +40,10 @@ TuttiBackend::TuttiBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int 
       }()) {}
 
 void TuttiBackend::close() {
+  // A callback may wait for works and for messages: both are ended before it is waited for.
   queue_->close([this] { group_->cancel(); });
+  group_->messages().cancel();
+  queue_->join();
   group_->messages().close();
 }
 

@@ -65,7 +65,8 @@ class TuttiBackend : public BackendBase {
   void shutdown() { close(); }
 
  protected:
-  // Ends what runs, waits for its callbacks, and fails what has not begun.
+  // Ends what runs, fails what has not begun, and waits for callbacks: not, if a collective's callback calls,
+  // for that one.
   void close();
 
  private:

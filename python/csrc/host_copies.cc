@@ -31,7 +31,10 @@ class CopiedBackWork final : public c10d::Work {
 
   Tensors result() override { return outputs_; }
   int sourceRank() const override { return work_->sourceRank(); }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    work_->getFuture();  // which tells it that somebody waits
+    return future_;
+  }
   bool isCompleted() override { return work_->isCompleted() && future_->completed(); }
   bool isSuccess() const override { return future_->completed() && !future_->hasError(); }
   bool wait(std::chrono::milliseconds timeout) override {

@@ -56,16 +56,27 @@ Mailbox::~Mailbox() {
   close();
 }
 
-void Mailbox::close() {
+void Mailbox::cancel() {
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(stopping_, true)) return;
   }
   to_send_.notify_all();
   transport_->cancel();
-  if (sender_.joinable()) sender_.join();
-  if (receiver_.joinable()) receiver_.join();
   fail_everything(std::make_exception_ptr(RunError("the process group was destroyed")));
+}
+
+void Mailbox::close() {
+  cancel();
+  std::thread sender;
+  std::thread receiver;
+  {
+    const std::lock_guard lock(mutex_);
+    sender.swap(sender_);
+    receiver.swap(receiver_);
+  }
+  if (sender.joinable()) sender.join();
+  if (receiver.joinable()) receiver.join();
 }
 
 // With the lock held.
@@ -157,7 +168,7 @@ void Mailbox::send_all() {
       if (!letter.bytes.empty()) net::send(*transport_, letter.to, letter.bytes, doing);
     } catch (...) {
       delivery.failure = std::current_exception();
-      lose(letter.to, delivery.failure);
+      lose({letter.to}, delivery.failure);
     }
     if (letter.done) letter.done(delivery);
     letter = {};  // what it holds is let go without the lock
@@ -182,11 +193,11 @@ void Mailbox::receive_all() {
       from = transport_->wait_for_any(peers, std::chrono::seconds(1), {"waiting for messages"});
       if (from) take(*from);
     } catch (const PeerLost& e) {
-      lose(e.fault.peer, std::current_exception());
+      lose({e.fault.peer}, std::current_exception());
     } catch (...) {
       // After anything else the stream of this peer cannot be read on.
       if (!from) return fail_everything(std::current_exception());
-      lose(*from, std::current_exception());
+      lose({*from}, std::current_exception());
     }
   }
 }
@@ -237,6 +248,7 @@ void Mailbox::take_offer(Rank from, const Header& header) {
   Calls calls;
   {
     const std::lock_guard lock(mutex_);
+    if (lost_.contains(from)) return;  // by the other thread, or by cancel(): nobody could ask for it
     auto posted = take_posted(from, header.tag);
     if (posted) {
       answer_offer(std::move(*posted), from, header, calls);
@@ -301,37 +313,43 @@ void Mailbox::take_payload(Rank from, const Header& header) {
   posted->done({nullptr, from});
 }
 
-void Mailbox::lose(Rank peer, const std::exception_ptr& failure) {
-  std::vector<Done> failed;
+void Mailbox::lose(const std::vector<Rank>& peers, const std::exception_ptr& failure) {
+  std::vector<std::pair<Done, Rank>> failed;
   {
     const std::lock_guard lock(mutex_);
-    if (!lost_.emplace(peer, failure).second) return;
-    const bool nobody_left = static_cast<int>(lost_.size()) == transport_->world() - 1;
-    std::erase_if(posted_, [&](Posted& p) {
-      if (p.from ? *p.from != peer : !nobody_left) return false;
-      failed.push_back(std::move(p.done));
-      return true;
-    });
-    std::erase_if(offered_, [&](auto& offered) {
-      if (offered.second.to != peer) return false;
-      failed.push_back(std::move(offered.second.done));
-      return true;
-    });
-    std::erase_if(requested_, [&](auto& requested) {
-      if (requested.first.first != peer) return false;
-      failed.push_back(std::move(requested.second.done));
-      return true;
-    });
-    // An offer cannot be taken up any more.
-    std::erase_if(arrived_, [&](const Arrived& a) { return a.from == peer && a.header.kind == Kind::offer; });
+    for (const Rank peer : peers) {
+      if (!lost_.emplace(peer, failure).second) continue;
+      const bool nobody_left = static_cast<int>(lost_.size()) == transport_->world() - 1;
+      std::erase_if(posted_, [&](Posted& p) {
+        if (p.from ? *p.from != peer : !nobody_left) return false;
+        failed.emplace_back(std::move(p.done), peer);
+        return true;
+      });
+      std::erase_if(offered_, [&](auto& offered) {
+        if (offered.second.to != peer) return false;
+        failed.emplace_back(std::move(offered.second.done), peer);
+        return true;
+      });
+      std::erase_if(requested_, [&](auto& requested) {
+        if (requested.first.first != peer) return false;
+        failed.emplace_back(std::move(requested.second.done), peer);
+        return true;
+      });
+      // An offer cannot be taken up any more.
+      std::erase_if(arrived_,
+                    [&](const Arrived& a) { return a.from == peer && a.header.kind == Kind::offer; });
+    }
   }
-  for (const Done& done : failed) done({failure, peer});
+  for (const auto& [done, peer] : failed) done({failure, peer});
 }
 
+// Of all peers at once: in between, a message of one could find the receive of another.
 void Mailbox::fail_everything(const std::exception_ptr& failure) {
+  std::vector<Rank> peers;
   for (int r = 0; r < transport_->world(); ++r) {
-    if (Rank{r} != transport_->rank()) lose(Rank{r}, failure);
+    if (Rank{r} != transport_->rank()) peers.push_back(Rank{r});
   }
+  lose(peers, failure);
   std::list<Letter> unsent;
   {
     const std::lock_guard lock(mutex_);

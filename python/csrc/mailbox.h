@@ -57,7 +57,9 @@ class Mailbox {
   // Takes a receive back for which no message has come yet; `done` is not called then. Whether it did.
   bool withdraw(std::uint64_t number);
 
-  // Ends the threads and fails what is not done. Nothing is sent or received after it.
+  // Fails what is not done. Nothing is sent or received after it.
+  void cancel();
+  // Cancels, and waits for the threads.
   void close();
 
  private:
@@ -77,7 +79,7 @@ class Mailbox {
   void answer_offer(Posted posted, Rank from, const Header& offer, Calls& calls);
   void release_offered(Rank from, const Header& header);
   std::optional<Posted> take_posted(Rank from, std::uint64_t tag);
-  void lose(Rank peer, const std::exception_ptr& failure);
+  void lose(const std::vector<Rank>& peers, const std::exception_ptr& failure);
   void fail_everything(const std::exception_ptr& failure);
   void deliver(Posted posted, Rank from, std::span<const std::byte> bytes);
 

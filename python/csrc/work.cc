@@ -46,27 +46,30 @@ void TuttiWork::complete(std::exception_ptr failure, int source) {
 
 c10::intrusive_ptr<c10::ivalue::Future> TuttiWork::getFuture() {
   c10::intrusive_ptr<c10::ivalue::Future> future;
+  bool first = false;
   bool through = false;
   {
     const std::lock_guard lock(mutex_);
-    if (future_) return future_;
-    future = future_ =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    first = !future_;
+    if (first)
+      future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    future = future_;
     through = through_;
   }
-  // complete() sees the future, or we have seen that it was through before: one of the two marks it.
-  if (!through) {
-    hurry(false);
-  } else if (exception_) {
-    future->setError(exception_);
-  } else {
-    future->markCompleted(c10::IValue(outputs_));
+  if (!through) hurry(false);
+  // One of two marks it: complete() sees the future, or who asked first has seen that it was through before.
+  if (first && through) {
+    if (exception_) {
+      future->setError(exception_);
+    } else {
+      future->markCompleted(c10::IValue(outputs_));
+    }
   }
   return future;
 }
 
 bool TuttiWork::isCompleted() {
-  hurry(false);
+  get_going();
   return Work::isCompleted();
 }
 
@@ -93,6 +96,10 @@ void QueuedWork::hurry(bool here) {
   queue_->hurry(*this, here);
 }
 
+void QueuedWork::get_going() {
+  queue_->get_going(*this);
+}
+
 // Tensors are written below autograd, as all of c10d does: a collective is no step of a graph.
 
 void QueuedWork::begin() {
@@ -101,10 +108,10 @@ void QueuedWork::begin() {
 }
 
 void QueuedWork::carry_out(const std::function<void()>& what) {
-  const at::AutoDispatchBelowADInplaceOrView no_autograd;
   std::exception_ptr failure = queue_->failed_before();
   if (!failure) {
     try {
+      const at::AutoDispatchBelowADInplaceOrView no_autograd;  // not for callbacks
       what();
     } catch (...) {
       failure = current_failure();
@@ -160,7 +167,7 @@ void WorkQueue::submit(const c10::intrusive_ptr<QueuedWork>& work, bool caller_w
     lock.unlock();
     return work->do_all();
   }
-  const bool first = !busy_ && !begun_ && queue_.empty();
+  const bool first = !busy() && !begun_ && queue_.empty();
   if (first && caller_waits) return do_here(lock, *work, &QueuedWork::do_all);
   if (first && work->job_.begin && !first_failure_) {
     try {
@@ -187,21 +194,34 @@ void WorkQueue::hand_over_begun() {
 }
 
 void WorkQueue::wake() {
-  if (!thread_.joinable()) thread_ = std::thread([this] { do_queued(); });
+  if (!thread_.joinable()) thread_ = std::thread([self = shared_from_this()] { self->do_queued(); });
   changed_.notify_all();
 }
 
+// This thread does works as long as it lives, without the lock.
+class WorkQueue::Doing {
+ public:
+  Doing(WorkQueue& queue, Lock& lock)
+      : queue_(queue), lock_(lock), before_(std::exchange(queue.doer_, std::this_thread::get_id())) {
+    lock_.unlock();
+  }
+  ~Doing() {
+    lock_.lock();
+    queue_.doer_ = before_;  // this thread, too, where it is in a callback
+    if (!queue_.queue_.empty() || queue_.closed_) queue_.changed_.notify_all();
+  }
+  Doing(const Doing&) = delete;
+  Doing& operator=(const Doing&) = delete;
+
+ private:
+  WorkQueue& queue_;
+  Lock& lock_;
+  const std::thread::id before_;
+};
+
 void WorkQueue::do_here(Lock& lock, QueuedWork& work, void (QueuedWork::*what)()) {
-  const bool inside = in_callback();
-  busy_ = true;
-  doer_ = std::this_thread::get_id();
-  lock.unlock();
+  const Doing doing(*this, lock);
   (work.*what)();
-  lock.lock();
-  if (inside) return;
-  busy_ = false;
-  doer_ = {};
-  if (!queue_.empty() || closed_) changed_.notify_all();
 }
 
 void WorkQueue::do_first(Lock& lock) {
@@ -229,11 +249,16 @@ void WorkQueue::hurry(QueuedWork& work, bool here) {
   do_here(lock, work, &QueuedWork::do_rest);
 }
 
+void WorkQueue::get_going(const QueuedWork& work) {
+  const Lock lock(mutex_);
+  if (begun_.get() == &work) hand_over_begun();
+}
+
 void WorkQueue::do_queued() {
   name_thread("tutti works");
   Lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return closed_ || (!queue_.empty() && !busy_); });
+    changed_.wait(lock, [&] { return closed_ || (!queue_.empty() && !busy()); });
     if (closed_) return;
     do_first(lock);
   }
@@ -251,13 +276,26 @@ void WorkQueue::close(const std::function<void()>& cancel) {
   }
   changed_.notify_all();
   cancel();
-  // Before the thread is waited for: a callback in it may wait for one of them.
+  // join() could not come before it: a callback that runs may wait for one of them.
   for (const auto& work : left) {
     work->complete(std::make_exception_ptr(RunError("the process group was destroyed")));
   }
-  if (thread_.joinable()) thread_.join();
+}
+
+void WorkQueue::join() {
+  std::thread thread;
+  {
+    const Lock lock(mutex_);
+    if (in_callback()) return;
+    thread.swap(thread_);
+  }
+  if (thread.joinable()) thread.join();
   Lock lock(mutex_);
-  changed_.wait(lock, [&] { return !busy_; });
+  changed_.wait(lock, [&] { return !busy(); });
+}
+
+WorkQueue::~WorkQueue() {
+  if (thread_.joinable()) thread_.detach();  // let go of in a callback: it ends by itself, or this is it
 }
 
 }  // namespace tutti::torch_backend

@@ -28,10 +28,12 @@ class TuttiWork : public c10d::Work {
 
   Tensors result() override { return outputs_; }
   int sourceRank() const override { return source_; }
+  // In a callback this does the work first (WorkQueue), which Python lets happen with its lock held.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   // Waits for it, at most `timeout` unless that is kNoTimeout. Throws what it failed with, or RunError
   // ("Timed out").
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  // Does not block.
   bool isCompleted() override;
 
   // Once. Callbacks of its future run on this thread.
@@ -43,6 +45,8 @@ class TuttiWork : public c10d::Work {
  protected:
   // Somebody wants it done: by the calling thread itself if `here`.
   virtual void hurry(bool /*here*/) {}
+  // Somebody looks whether it is done. Does not block.
+  virtual void get_going() {}
   // It was waited for in vain.
   virtual void give_up() {}
 
@@ -86,6 +90,7 @@ class QueuedWork final : public TuttiWork {
  private:
   friend WorkQueue;
   void hurry(bool here) override;
+  void get_going() override;
   void begin();
   void do_all();
   void do_rest();
@@ -105,33 +110,42 @@ class QueuedWork final : public TuttiWork {
 // A callback of a work's future runs where the work was done, and holds up the next. What it asks of the
 // queue is done within it, before what was submitted earlier: so all ranks do a callback's collectives at the
 // same place, although on some the work was through, and the callback ran at once, before that was submitted.
-// A callback that waits for a handle from elsewhere does what is queued up to that; for a future from
-// elsewhere, which cannot tell us that it is waited for, it would wait in vain.
+// Such a callback must be attached before the next work of the group is submitted, and use its own group, on
+// its own thread. Otherwise ranks may do things in different orders, as with every backend of c10d.
+//
+// A callback that waits for a handle from elsewhere, or asks it for its future, does what is queued up to it,
+// however short its wait was to be. Polling does nothing of the kind. For a future from elsewhere, which
+// cannot tell us that it is waited for, a callback would wait in vain.
+// Callbacks nest: a chain of some hundreds, each submitted from within the last, is not for this backend.
 //
 // A work that fails with RunError (a rank is lost, late, or does something else) leaves ranks at different
 // places of an exchange: what others have laid down would be taken for what it is not. So every later work
 // fails at once, with the first failure's text.
 // Thread-safe.
-class WorkQueue {
+class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  public:
   WorkQueue() = default;
-  ~WorkQueue() {
-    close([] {});
-  }
+  // Closed before, unless nothing was ever submitted. Its own thread may be the last that knows it.
+  ~WorkQueue();
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
   void submit(const c10::intrusive_ptr<QueuedWork>& work, bool caller_waits);
 
-  // Ends what runs by `cancel`, and fails what has not begun. Nothing is done any more after it.
+  // Ends what runs by `cancel`, and fails what has not begun. Nothing is begun any more after it.
   void close(const std::function<void()>& cancel);
+  // After close(): waits for what runs, and its callbacks. Returns at once if it is one of them that calls.
+  void join();
 
  private:
   friend QueuedWork;
   using Lock = std::unique_lock<std::mutex>;
+  class Doing;
   void hurry(QueuedWork& work, bool here);
+  void get_going(const QueuedWork& work);
   void do_here(Lock& lock, QueuedWork& work, void (QueuedWork::*what)());
   void do_first(Lock& lock);
+  bool busy() const { return doer_ != std::thread::id(); }
   bool in_callback() const { return doer_ == std::this_thread::get_id(); }
   void hand_over_begun();
   void wake();
@@ -142,8 +156,7 @@ class WorkQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool closed_ = false;
-  bool busy_ = false;                     // somebody does a work, or its callbacks
-  std::thread::id doer_;                  // who, if busy
+  std::thread::id doer_;                  // who does a work, or its callbacks
   c10::intrusive_ptr<QueuedWork> begun_;  // whose first half is done, and nothing is behind it
   std::deque<c10::intrusive_ptr<QueuedWork>> queue_;
   bool first_has_begun_ = false;  // the queue's first

@@ -30,6 +30,8 @@ import checks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT = datetime.timedelta(seconds=20)
+# No GPU: PyTorch's PowerSGD would wait for one, although no tensor is on it.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def join(arguments, timeout=TIMEOUT):
@@ -128,8 +130,7 @@ def use_it_after_the_end(arguments):
 def start(function, world, ranks=None, transport="auto", **more):
     """The processes' exit codes and, by rank, what they wrote to $out."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "TUTTI_TRANSPORT": transport, "OMP_NUM_THREADS": "1",
-                       **more.pop("environment", {})}
+        environment = {**os.environ, **ENVIRONMENT, "TUTTI_TRANSPORT": transport, **more.pop("environment", {})}
         processes, outs = [], []
         for rank in ranks or range(world):
             outs.append(pathlib.Path(folder) / f"out-{rank}")
@@ -163,7 +164,7 @@ def start_on_hosts(function, hosts, **more):
         commands = [[command_of(function, rank, world, folder, outs[rank], **more) for rank in host] for host in hosts]
         run = subprocess.run([os.environ["TUTTI_PROGRAM"], "emulate", f"hosts={len(hosts)},link=10gbit", "--",
                               sys.executable, __file__, "be_a_host", json.dumps({"commands": commands})],
-                             env={**os.environ, "TUTTI_TRANSPORT": "auto", "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE,
+                             env={**os.environ, **ENVIRONMENT, "TUTTI_TRANSPORT": "auto"}, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, timeout=300)
         texts = [run.stdout.decode()] * world
         return [run.returncode] * world, texts, [out.read_text() if out.exists() else None for out in outs]
@@ -250,7 +251,12 @@ def add_checks(name, start_all, why_not=""):
 
     def failures():
         if not results:
-            results.append(start_all())
+            try:
+                results.append(start_all())
+            except Exception as e:  # noqa: BLE001  (it would be the same again for each test)
+                results.append(e)
+        if isinstance(results[0], Exception):
+            raise AssertionError(f"the processes could not be run to their end: {results[0]}")
         codes, texts, outs = results[0]
         for code, text, out in zip(codes, texts, outs):
             if out is None or code != 0:

@@ -15,6 +15,8 @@ from torch._C._distributed_c10d import AllreduceCoalescedOptions
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
+import tutti_torch
+
 try:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import fully_shard
@@ -434,7 +436,8 @@ def groups_work_beside_each_other(g):
 
 
 def callbacks_may_exchange(g):
-    """Of several works that are under way, also while the caller goes on to the next, and of a callback's own."""
+    """Of several works that are under way, also while the caller goes on to the next, and of a callback's own. On rank
+    0 each work is through before it has its callback, which then runs on the caller's thread."""
     def add_up_again(future):
         total = future.value()[0]
         nested = total.clone()
@@ -450,6 +453,8 @@ def callbacks_may_exchange(g):
         futures = []
         for k in range(6):
             work = dist.all_reduce(values(g.rank, count, torch.float64, k), group=g.handle, async_op=True)
+            if g.rank == 0:
+                work.wait()
             futures.append(work.get_future().then(add_up_again))
         for k, future in enumerate(futures):
             once = sum(values(r, count, torch.float64, k) for r in g.ranks)
@@ -458,40 +463,160 @@ def callbacks_may_exchange(g):
             expect_equal(thrice, once * g.world ** 2, "three times")
 
 
-def callbacks_may_wait_for_later_works(g):
-    later = []
-    first = dist.all_reduce(values(g.rank, LARGE, torch.float32), group=g.handle, async_op=True)
-    started = threading.Event()
+def own_group(g, name):
+    """One that nobody but the caller holds."""
+    store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
+    return tutti_torch._C.create(store, g.rank, g.world, datetime.timedelta(seconds=20))
 
-    caller = threading.get_ident()
+
+def all_reduce_with(g, group, callback):
+    """Its future. The last rank, which has no callback, joins when the others have theirs: they run on the group's
+    thread, not on the caller's."""
+    last = g.world - 1
+    if g.rank == last:
+        for r in range(last):
+            dist.recv(torch.zeros(1), r, group=g.handle)
+    future = group.allreduce([values(g.rank, LARGE, torch.float32)]).get_future()
+    if g.rank != last:
+        caller = threading.get_ident()
+
+        def on_another_thread(done):
+            expect(threading.get_ident() != caller, "the callback runs on the caller's thread")
+            return callback(done)
+
+        future = future.then(on_another_thread)
+        dist.send(torch.zeros(1), last, group=g.handle)
+    return future
+
+
+def callbacks_may_wait_for_later_works(g):
+    """For handles, and for futures that they ask for, also where somebody has asked before. To poll does nothing."""
+    later, submitted = [], threading.Event()
 
     def wait_for_the_later(_):
-        if threading.get_ident() != caller:  # else the first was through when it was asked for its future
-            expect(started.wait(20), "nothing was submitted beside a callback")
-        return [work.wait() for work in later]
+        expect(submitted.wait(20), "nothing was submitted beside a callback")
+        expect(not any(work.is_completed() for work in later), "a callback that polled has exchanged")
+        later[0].wait()
+        for work in later[1:]:
+            work.get_future().wait()
 
-    future = first.get_future().then(wait_for_the_later)
-    tensors = [values(g.rank, SMALL, torch.float32, k) for k in range(3)]
+    future = all_reduce_with(g, g.handle, wait_for_the_later)
+    tensors = [values(g.rank, SMALL, torch.float32, k) for k in range(4)]
     later += [dist.all_reduce(tensor, group=g.handle, async_op=True) for tensor in tensors]
-    started.set()
+    for work in later[:3]:
+        work.get_future()
+    submitted.set()
     future.wait()
-    for k, tensor in enumerate(tensors):
+    for k, (work, tensor) in enumerate(zip(later, tensors)):
+        work.wait()
         expect_equal(tensor, sum(values(r, SMALL, torch.float32, k) for r in g.ranks))
 
 
+def callbacks_may_differentiate(g):
+    def slope(_):
+        x = torch.full((3,), 2.0, requires_grad=True)
+        x.square().sum().backward()
+        return x.grad
+
+    gradient = all_reduce_with(g, g.handle, slope).wait()
+    if g.rank != g.world - 1:
+        expect_equal(gradient, torch.full((3,), 4.0))
+
+
+def groups_may_be_let_go_while_a_callback_runs(g):
+    """Which wants the interpreter's lock, and whoever lets go of the group has it."""
+    running, letting_go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def run(_):
+        running.set()
+        expect(letting_go.wait(20), "nobody let go of the group")
+        ended.set()
+
+    group = own_group(g, "let go while a callback runs")
+    future = all_reduce_with(g, group, run)
+    if g.rank == g.world - 1:
+        future.wait()
+    else:
+        expect(running.wait(20), "the callback did not begin")
+    dist.barrier(group=g.handle)
+    letting_go.set()
+    del group
+    expect(ended.is_set() or g.rank == g.world - 1, "the callback had not ended when the group was gone")
+
+
+def letting_go_of_a_group_ends_what_a_callback_waits_for(g):
+    """A queued work that the last rank never joins, and a message that it never sends."""
+    last = g.world - 1
+    for what in ["work", "message"]:
+        group = own_group(g, "let go while a callback waits for a " + what)
+        later, submitted, errors = [], threading.Event(), []
+
+        def wait_for_the_later(_):
+            try:
+                expect(submitted.wait(20), "nothing was submitted beside a callback")
+                later[0].wait()
+            except Exception as e:  # noqa: BLE001
+                errors.append(str(e))
+
+        future = all_reduce_with(g, group, wait_for_the_later)
+        if g.rank == last:
+            future.wait()
+        elif what == "work":
+            later.append(group.allreduce([torch.ones(SMALL)]))
+        else:
+            later.append(group.recv([torch.zeros(SMALL)], last, 0))
+        submitted.set()
+        dist.barrier(group=g.handle)
+        if g.rank != last:
+            del group
+            expect(len(errors) == 1 and "Timed out" not in errors[0], "the callback's wait ended with", errors)
+        dist.barrier(group=g.handle)
+
+
+def callbacks_may_close_their_group(g):
+    """Or let go of it: nobody else holds it then but its own thread."""
+    last = g.world - 1
+    for how in ["abort", "let go"]:
+        held, attached = [own_group(g, how + " in a callback")], threading.Event()
+        if how == "abort" and not hasattr(held[0], "abort"):
+            continue  # torch 1.13 has none
+
+        def close(_):
+            expect(attached.wait(20), "the caller still holds the group")
+            if how == "abort":
+                held[0].abort()
+            else:
+                held.clear()
+
+        future = all_reduce_with(g, held[0], close)
+        attached.set()
+        if g.rank != last:
+            future.wait()
+        if g.rank != last and how == "abort":
+            with raises("the process group was destroyed"):
+                held[0].allreduce([torch.ones(SMALL)]).wait()
+        dist.barrier(group=g.handle)
+
+
+def nobody_alone_receives_from_anybody(g):
+    group = tutti_torch._C.create(dist.HashStore(), 0, 1, datetime.timedelta(seconds=20))
+    with raises("nobody else"):
+        group.recv_anysource([torch.zeros(1)], 0)
+
+
 def ddp_compresses_with_a_hook_that_exchanges_in_callbacks(g):
-    """PyTorch's own PowerSGD; of gradients that have rank one anyway, it is exact."""
+    """PyTorch's own PowerSGD. A gradient of as many samples as there are ranks has no higher rank: it is exact."""
     torch.manual_seed(1)
     single = torch.nn.Sequential(*[torch.nn.Linear(200, 200) for _ in range(4)]).double()
     shared = DistributedDataParallel(copy.deepcopy(single), process_group=g.handle, bucket_cap_mb=0.2)
-    state = powerSGD_hook.PowerSGDState(g.handle, matrix_approximation_rank=1, start_powerSGD_iter=2)
+    state = powerSGD_hook.PowerSGDState(g.handle, matrix_approximation_rank=g.world, start_powerSGD_iter=2)
     shared.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     optimizers = [torch.optim.SGD(m.parameters(), lr=0.01) for m in (single, shared)]
-    x = torch.randn(1, 200).double()
+    x = torch.randn(g.world, 200).double()
     for _ in range(6):
-        for model, optimizer in zip((single, shared), optimizers):
+        for model, optimizer, part in zip((single, shared), optimizers, (slice(None), slice(g.rank, g.rank + 1))):
             optimizer.zero_grad()
-            model(x).square().mean().backward()
+            model(x[part]).square().mean().backward()
             optimizer.step()
     for a, b in zip(single.parameters(), shared.parameters()):
         expect(torch.allclose(a, b, rtol=1e-6, atol=1e-9), "differs from one process by", (a - b).abs().max())
