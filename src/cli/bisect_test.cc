@@ -246,6 +246,31 @@ TEST_F(Bisect, WithShardsRunsOfOtherWorkersAndStrategiesAreComparedShardByShard)
   }
 }
 
+// What differs lies before a resume with another number of workers, of which run.json speaks.
+TEST_F(Bisect, AnElasticRunIsMadeAgainByTheWorkersThatItHadThen) {
+  const auto train = [&](const std::vector<std::string>& how, std::vector<std::string> more) {
+    more.insert(more.begin(), how.begin(), how.end());
+    more.insert(more.begin(), {"train", "--no-evaluate"});
+    const Ended e = run(more);
+    EXPECT_EQ(e.code, 0) << e.error;
+  };
+  for (const std::string workers : {"1", "3"}) {
+    for (const std::string folder : {"clean", "flipped"}) {
+      train({"--data", "mnist", "--reproducible", "--global-batch", "16", "--checkpoint-every", "2"},
+            {"--workers", "2", "--steps", "4", "--out", path(folder), "--overwrite", "--flip-bit",
+             folder == "flipped" ? "1:3:dense3.bias:2:22:gradient" : ""});
+    }
+    train({"--resume", path("flipped")}, {"--workers", workers, "--steps", "6", "--flip-bit", ""});
+    const auto found = bisect("clean", "flipped");
+    EXPECT_EQ(found["equal_until"], 2) << workers;
+    EXPECT_EQ(found["step"], 3) << workers;
+    EXPECT_EQ(found["tensor"], "dense3.bias") << workers;
+    // Rank 1 of two has shards 4 to 7.
+    EXPECT_EQ(found["who"], nlohmann::json({"shard-4"})) << workers;
+    EXPECT_EQ(found["element"], 2) << workers;
+  }
+}
+
 #ifdef TUTTI_MPIEXEC
 // Replays are no processes of mpirun.
 TEST_F(Bisect, RunsOfMpiAreMadeAgainWithoutIt) {

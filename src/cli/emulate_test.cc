@@ -125,9 +125,30 @@ TEST_F(Emulated, WorkersOfAHostAddUpBeforeTheirLink) {
   EXPECT_LT(5 * hierarchical, 4 * ring) << "two thirds of it, and the first weights";
   const auto together = sent_by_hosts({"--strategy", "ps-sync"});
   EXPECT_TRUE(summary()["config"]["local_aggregation"]);
+  // It was chosen, not asked for, so a run that goes on may do without.
+  const Ended on = run({"train", "--resume", out().string(), "--steps", "5", "--no-local-aggregation"});
+  EXPECT_EQ(on.code, 0) << on.error;
+  EXPECT_FALSE(summary()["config"]["local_aggregation"]);
   const auto each = sent_by_hosts({"--strategy", "ps-sync", "--no-local-aggregation"});
   EXPECT_LT(together, each);
 }
+
+#ifdef TUTTI_HAVE_GLOO
+// Nobody makes a group of a host's workers there, so each pushes for itself.
+TEST_F(Emulated, ServersOfWorkersWithGlooAreToldOfEachOfThem) {
+  std::vector<std::string> flags = {"--strategy",    "ps-sync",   "--engine",          "gloo",
+                                    "--workers",     "4",         "--steps",           "4",
+                                    "--no-evaluate", "--emulate", "hosts=2,link=1gbit"};
+  flags.emplace_back("--local-aggregation");
+  expect_refused(train_into_out(flags), "--local-aggregation does not fit --engine gloo");
+  flags.pop_back();
+  const Ended e = run(train(flags));
+  ASSERT_EQ(e.code, 0) << e.error;
+  const auto s = summary();
+  EXPECT_FALSE(s["config"]["local_aggregation"]);
+  EXPECT_EQ(std::set<std::string>(s["replicas_sha256"].begin(), s["replicas_sha256"].end()).size(), 1U);
+}
+#endif
 
 TEST_F(Emulated, BenchmarkOfRanksThatShareHostsIsVerified) {
   for (const char* algorithm : {"auto", "hierarchical", "ring"}) {

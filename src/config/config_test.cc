@@ -187,8 +187,7 @@ TEST(Config, VariablesThatChooseKernelsAreNamedWhereTheyAreSet) {
   ::setenv("OPENBLAS_CORETYPE", "Haswell", 1);
   const auto set = kernel_variables();
   EXPECT_TRUE(has(set, "OPENBLAS_CORETYPE=Haswell"));
-  EXPECT_TRUE(has(reproducible_kernels(true), "OPENBLAS_CORETYPE=Haswell"));
-  EXPECT_EQ(reproducible_kernels(false), set);
+  EXPECT_TRUE(has(reproducible_kernels(true, 1), "OPENBLAS_CORETYPE=Haswell"));
   ::unsetenv("OPENBLAS_CORETYPE");
   EXPECT_EQ(kernel_variables().size(), set.size() - 1);
 }
@@ -203,12 +202,21 @@ TEST(Config, OfKernelsThatWereRecordedNoOthersAreLeft) {
 
 TEST(Config, MklIsToldToBeReproducibleUnlessItWasToldSomethingElse) {
   ::unsetenv("MKL_CBWR");
-  EXPECT_TRUE(has(reproducible_kernels(true), "MKL_CBWR=AUTO,STRICT"));
-  EXPECT_FALSE(has(reproducible_kernels(false), "MKL_CBWR=AUTO,STRICT"));
+  EXPECT_TRUE(has(reproducible_kernels(true, 1), "MKL_CBWR=AUTO,STRICT"));
+  EXPECT_FALSE(has(reproducible_kernels(false, 1), "MKL_CBWR=AUTO,STRICT"));
   ::setenv("MKL_CBWR", "COMPATIBLE", 1);
-  EXPECT_TRUE(has(reproducible_kernels(true), "MKL_CBWR=COMPATIBLE"));
-  EXPECT_EQ(reproducible_kernels(true), kernel_variables());
+  EXPECT_TRUE(has(reproducible_kernels(true, 1), "MKL_CBWR=COMPATIBLE"));
+  EXPECT_FALSE(has(reproducible_kernels(true, 1), "MKL_CBWR=AUTO,STRICT"));
   ::unsetenv("MKL_CBWR");
+}
+
+TEST(Config, OpenBlasIsToldHowManyThreadsUnlessItWasToldSomethingElse) {
+  ::unsetenv("OPENBLAS_NUM_THREADS");
+  EXPECT_TRUE(has(reproducible_kernels(false, 2), "OPENBLAS_NUM_THREADS=2"));
+  EXPECT_TRUE(has(only_kernels({}), "OPENBLAS_NUM_THREADS"));
+  ::setenv("OPENBLAS_NUM_THREADS", "4", 1);
+  EXPECT_EQ(reproducible_kernels(false, 2), kernel_variables());
+  ::unsetenv("OPENBLAS_NUM_THREADS");
 }
 
 }  // namespace

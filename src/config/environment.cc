@@ -15,6 +15,8 @@ namespace {
 
 // Of MKL, how far its results are the same from run to run.
 constexpr const char* kMklMode = "MKL_CBWR";
+// Of an OpenBLAS with threads of its own, into how many parts it cuts a product.
+constexpr const char* kOpenBlasThreads = "OPENBLAS_NUM_THREADS";
 
 constexpr const char* kKernelVariables[] = {"ATEN_CPU_CAPABILITY",
                                             "DNNL_CPU_ISA_HINTS",
@@ -26,7 +28,8 @@ constexpr const char* kKernelVariables[] = {"ATEN_CPU_CAPABILITY",
                                             "ONEDNN_CPU_ISA_HINTS",
                                             "ONEDNN_DEFAULT_FPMATH_MODE",
                                             "ONEDNN_MAX_CPU_ISA",
-                                            "OPENBLAS_CORETYPE"};
+                                            "OPENBLAS_CORETYPE",
+                                            kOpenBlasThreads};
 
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody here sets the environment
@@ -121,8 +124,9 @@ std::vector<std::string> kernel_variables() {
   return set;
 }
 
-std::vector<std::string> reproducible_kernels(bool has_mkl) {
+std::vector<std::string> reproducible_kernels(bool has_mkl, int threads) {
   auto kernels = kernel_variables();
+  if (!variable(kOpenBlasThreads)) kernels.push_back(fmt::format("{}={}", kOpenBlasThreads, threads));
   if (has_mkl && !variable(kMklMode)) kernels.push_back(fmt::format("{}=AUTO,STRICT", kMklMode));
   return kernels;
 }

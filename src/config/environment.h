@@ -35,8 +35,9 @@ std::vector<std::string> kernel_variables();
 
 // What workers of a reproducible run are given, so that their kernels are the same on every host: those of
 // this process. MKL adds up in another order where an array begins at another address, unless it is told not
-// to; so it is, where libtorch has it and nobody has told it anything.
-std::vector<std::string> reproducible_kernels(bool has_mkl);
+// to; so it is, where libtorch has it and nobody has told it anything. An OpenBLAS with threads of its own
+// takes as many as the process has cores, and cuts products by them; unless told, it takes `threads`.
+std::vector<std::string> reproducible_kernels(bool has_mkl, int threads);
 
 // What gives a process these of kernel_variables(), "NAME=value", and no others: the names of the others
 // follow, without a value, as the launcher takes them (launch/spawn.h).

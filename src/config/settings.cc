@@ -168,7 +168,8 @@ std::vector<Setting> strategy_settings() {
       {"damp_stale", &C::damp_stale, "divide the learning rate by a gradient's staleness (ps-async, ps-ssp)"},
       changeable({"local_aggregation", &C::local_aggregation,
                   "one push for all workers of a host, of ps-sync; by default where several workers share one of "
-                  "several hosts, unless --backup-workers, --on-nonfinite skip or an embedding's rows forbid it"}),
+                  "several hosts, unless --backup-workers, --on-nonfinite skip, --engine mpi or gloo, or an embedding's "
+                  "rows forbid it"}),
       changeable({"no_local_aggregation", &C::no_local_aggregation,
                   "one push for every worker, of ps-sync, also where several share a host"}),
       reproducibly_changeable({"no_sparse", &C::no_sparse,
@@ -294,9 +295,9 @@ std::vector<Setting> outcome_settings() {
        "steps between checkpoints; 0: after each epoch and at the end"},
       {"no_checkpoint", &C::no_checkpoint, "save no checkpoint, not even at the end"},
       {"check_replicas", &C::check_replicas, {.least = 1, .or_zero = true, .said_least = 0},
-       "steps between comparisons of digests of the workers' parameters: where they differ the run ends with 1, before "
-       "it saves anything, and names the step, the tensor and the ranks in the minority; 0: never (the summary has a "
-       "digest of each replica either way)"},
+       "steps between comparisons of digests of the workers' parameters, with --reproducible also of running "
+       "statistics: where they differ the run ends with 1, before it saves anything, and names the step, the tensor "
+       "and the ranks in the minority; 0: never (the summary has a digest of each replica either way)"},
       {"record_digests", &C::record_digests,
        "write record/, digests of each step's gradients, means and parameters on every worker (for `tutti "
        "bisect`)"},

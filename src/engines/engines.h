@@ -34,6 +34,8 @@ struct EngineInfo {
   // Whether --algorithm is for it; else it has algorithms of its own, and ignores EngineOptions::algorithm,
   // which a strategy may ask for.
   bool takes_algorithms = false;
+  // Whether what it makes has Collectives::neighbours() where a host has several of several hosts' ranks.
+  bool joins_neighbours = false;
   // What whoever lets it run between hosts should know; empty: nothing.
   std::string_view between_hosts = "";
   // Whether only processes that MPI's mpirun has started can use it.

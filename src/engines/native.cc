@@ -16,6 +16,7 @@ EngineInfo native() {
   return {.name = "native",
           .summary = "our own: in place in shared memory, by schedules over TCP",
           .takes_algorithms = true,
+          .joins_neighbours = true,
           .make = make_native};
 }
 

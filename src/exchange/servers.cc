@@ -207,6 +207,21 @@ std::vector<Rank> pushing_workers(std::span<const int> hosts) {
   return first;
 }
 
+bool share_hosts(std::span<const int> hosts) {
+  const std::size_t pushing = pushing_workers(hosts).size();
+  return 1 < pushing && pushing < hosts.size();
+}
+
+bool push_as_one(const Strategy& strategy, const Tuning& tuning, std::span<const int> hosts,
+                 bool has_tables) {
+  const auto& settings = strategy.settings;
+  const bool reads = std::ranges::find(settings, "local_aggregation") != settings.end();
+  const bool skips = tuning.servers.role == ps::Role::update && tuning.on_nonfinite == OnNonFinite::skip;
+  const bool by_rows = has_tables && takes_rows(strategy, tuning);
+  return reads && share_hosts(hosts) && tuning.shards == 0 && tuning.servers.policy.backup == 0 && !skips &&
+         !by_rows;
+}
+
 std::vector<Rank> pushers_first(std::span<const int> hosts, int servers) {
   const std::vector<Rank> pushing = pushing_workers(hosts);
   std::vector<Rank> order = pushing;

@@ -84,6 +84,12 @@ class Servers final : public Exchange,
 
 // Who pushes where the workers of a host do as one: the first of each host. `hosts`: by worker.
 std::vector<Rank> pushing_workers(std::span<const int> hosts);
+// Whether they do unless somebody says otherwise, because links then carry least: several share one of
+// several hosts, and servers need not tell workers or shards apart, look at whole gradients first, or get
+// rows of tables instead.
+bool push_as_one(const Strategy& strategy, const Tuning& tuning, std::span<const int> hosts, bool has_tables);
+// Whether some of these workers share one of several hosts.
+bool share_hosts(std::span<const int> hosts);
 // All ranks as servers then count them: those workers, the other workers, servers. Empty where ranks are in
 // that order already.
 std::vector<Rank> pushers_first(std::span<const int> hosts, int servers);

@@ -282,8 +282,8 @@ class Search {
       if (const auto why = replays_.train(config, kernels_of(*run)); !why.empty())
         failure = fmt::format("{}: {}", run->name, why);
     }
-    pair.place =
-        first_difference(read_records(pair.a, a_.config.workers), read_records(pair.b, b_.config.workers));
+    pair.place = first_difference(read_records(pair.a, config_of(a_).workers),
+                                  read_records(pair.b, config_of(b_).workers));
     if (!failure.empty() && !pair.place) throw RunError(fmt::format("cannot be made again: {}", failure));
     return pair;
   }
@@ -302,8 +302,10 @@ class Search {
       }
     }
     result_.place = pair.place;
-    result_.element = first_element(pair.a, pair.b, *pair.place, a_.config.workers, b_.config.workers);
-    result_.side = side_of(*pair.place, config_of(a_), config_of(b_));
+    const auto a = config_of(a_);
+    const auto b = config_of(b_);
+    result_.element = first_element(pair.a, pair.b, *pair.place, a.workers, b.workers);
+    result_.side = side_of(*pair.place, a, b);
   }
 
   // Whether the last replay has ended with the parameters that the run itself has saved.

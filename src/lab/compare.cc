@@ -113,17 +113,19 @@ std::vector<PlannedRun> plan_runs(const CompareSpec& spec) {
   return runs;
 }
 
-nlohmann::json finished_run(const config::TrainConfig& resolved, const fs::path& program) {
-  const auto path = fs::path(resolved.out) / observe::kSummaryFile;
+nlohmann::json finished_run(const train::Setup& resolved, const fs::path& program) {
+  const auto path = fs::path(resolved.config.out) / observe::kSummaryFile;
   std::error_code none;
   const auto written = fs::last_write_time(path, none);
   if (none || written < fs::last_write_time(program)) return nullptr;
   try {
-    auto json = observe::read_summary_json(resolved.out);
+    auto json = observe::read_summary_json(resolved.config.out);
     const auto summary = json.get<observe::Summary>();
-    nlohmann::json wanted = resolved;
+    nlohmann::json wanted = resolved.config;
     wanted["out"] = summary.config.value("out", "");
-    return summary.config == wanted && summary.version == kVersion ? json : nullptr;
+    const bool same_files = summary.data_sha256 == resolved.data_sha256 &&
+                            summary.model_sha256.value_or("") == resolved.model_sha256;
+    return summary.config == wanted && same_files && summary.version == kVersion ? json : nullptr;
   } catch (const DataError&) {
     return nullptr;  // damaged: it is run again
   }

@@ -7,6 +7,7 @@
 
 #include "config/train_config.h"
 #include "report/cell.h"
+#include "train/prepare.h"
 
 namespace tutti::lab {
 
@@ -40,9 +41,9 @@ struct PlannedRun {
 // global batch: they would not do the same training.
 std::vector<PlannedRun> plan_runs(const CompareSpec& spec);
 
-// The summary of a run that has ended well under exactly this config, wherever it lies, and is no older than
-// the program; null if there is none.
-nlohmann::json finished_run(const config::TrainConfig& resolved, const std::filesystem::path& program);
+// The summary of a run that has ended well under exactly this config, wherever it lies, with this data and,
+// if it is one's own, this network, and is no older than the program; null if there is none.
+nlohmann::json finished_run(const train::Setup& resolved, const std::filesystem::path& program);
 
 // Says in each cell's doubt what keeps it from being compared with the others: replicas that differ, other
 // initial weights, or other samples than workers that keep step have used.

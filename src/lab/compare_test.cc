@@ -123,24 +123,32 @@ TEST(Compare, AFinishedRunIsTakenOnlyIfNothingHasChanged) {
   const ScratchFolder folder;
   const auto program = folder.path() / "program";
   write_file_atomically(program, std::string_view("old"));
-  config::TrainConfig config;
-  config.out = folder.path().string();
-  EXPECT_TRUE(finished_run(config, program).is_null());
+  train::Setup setup;
+  setup.config.out = folder.path().string();
+  setup.data_sha256 = "a";
+  EXPECT_TRUE(finished_run(setup, program).is_null());
 
   auto summary = report::fixture::summary(1);
-  summary["config"] = config;
+  summary["config"] = setup.config;
+  summary["data_sha256"] = "a";
   summary["version"] = kVersion;
   write_file_atomically(folder.path() / "summary.json", summary.dump());
-  EXPECT_EQ(finished_run(config, program), summary);
+  EXPECT_EQ(finished_run(setup, program), summary);
 
-  auto other = config;
-  other.lr *= 2;
+  auto other = setup;
+  other.config.lr *= 2;
+  EXPECT_TRUE(finished_run(other, program).is_null());
+  other = setup;
+  other.data_sha256 = "b";
+  EXPECT_TRUE(finished_run(other, program).is_null());
+  other = setup;
+  other.model_sha256 = "c";
   EXPECT_TRUE(finished_run(other, program).is_null());
   fs::last_write_time(program, fs::last_write_time(folder.path() / "summary.json") + std::chrono::seconds(1));
-  EXPECT_TRUE(finished_run(config, program).is_null());
+  EXPECT_TRUE(finished_run(setup, program).is_null());
   fs::last_write_time(program, fs::last_write_time(folder.path() / "summary.json") - std::chrono::seconds(1));
   write_file_atomically(folder.path() / "summary.json", summary.dump().substr(0, 100));
-  EXPECT_TRUE(finished_run(config, program).is_null());
+  EXPECT_TRUE(finished_run(setup, program).is_null());
 }
 
 TEST(Compare, CellsThatDidNotDoTheSameAreDoubted) {

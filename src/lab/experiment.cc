@@ -51,7 +51,7 @@ std::optional<launch::Outcome> Experiment::run(ExperimentView& view, bool again,
       if (!cells_[i].failure.empty() || repeat >= cells_[i].repeats.size()) continue;
       view.begin(i, repeat);
       auto prepared = prepare(i, repeat);
-      if (!again && take_finished(i, repeat, prepared.setup.config)) {
+      if (!again && take_finished(i, repeat, prepared.setup)) {
         view.line(name_of(cells_[i]) + " had finished with the same settings: taken as it is");
         view.end(i, "done");
         continue;
@@ -71,7 +71,7 @@ train::Prepared Experiment::prepare(std::size_t cell, std::size_t repeat) const 
   return prepare_(config);
 }
 
-bool Experiment::take_finished(std::size_t i, std::size_t repeat, const config::TrainConfig& resolved) {
+bool Experiment::take_finished(std::size_t i, std::size_t repeat, const train::Setup& resolved) {
   auto& cell = cells_[i];
   auto finished = finished_run(resolved, program_);
   if (finished.is_null()) return false;

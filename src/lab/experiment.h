@@ -51,7 +51,7 @@ class Experiment {
  private:
   void require_experiment() const;
   train::Prepared prepare(std::size_t cell, std::size_t repeat) const;
-  bool take_finished(std::size_t cell, std::size_t repeat, const config::TrainConfig& resolved);
+  bool take_finished(std::size_t cell, std::size_t repeat, const train::Setup& resolved);
   launch::Outcome run_one(std::size_t cell, std::size_t repeat, train::Prepared& prepared,
                           ExperimentView& view, const RunJob& run_job);
   void save();

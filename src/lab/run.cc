@@ -27,7 +27,7 @@ launch::JobSpec spec_of(const train::Prepared& run, const std::string& program) 
   if (run.kernels) {
     spec.environment = config::only_kernels(*run.kernels);
   } else if (config.reproducible) {
-    spec.environment = config::reproducible_kernels(at::hasMKL());
+    spec.environment = config::reproducible_kernels(at::hasMKL(), config.threads);
   }
   spec.payload = run.setup;
   spec.transport = config.transport;

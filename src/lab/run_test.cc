@@ -39,7 +39,8 @@ TEST(RunTraining, WorkersOfAReproducibleRunAreToldWhichKernelsToTake) {
   const auto has = [](const std::vector<std::string>& environment, const char* one) {
     return std::ranges::find(environment, one) != environment.end();
   };
-  ::unsetenv("MKL_CBWR");
+  for (const char* variable : {"MKL_CBWR", "OPENBLAS_NUM_THREADS"}) ::unsetenv(variable);
+  EXPECT_TRUE(has(environment_of(true), "OPENBLAS_NUM_THREADS=1"));
   EXPECT_EQ(has(environment_of(true), "MKL_CBWR=AUTO,STRICT"), at::hasMKL());
   ::setenv("MKL_CBWR", "COMPATIBLE", 1);
   EXPECT_TRUE(has(environment_of(true), "MKL_CBWR=COMPATIBLE"));  // also on hosts that would not hear of it

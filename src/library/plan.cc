@@ -42,16 +42,6 @@ Identities updated_by(const torch::optim::Optimizer& optimizer) {
   return updated;
 }
 
-// Links carry least where the workers of a host push as one. Not where servers must tell workers or shards
-// apart, look at whole gradients first, or could take rows of tables instead.
-bool push_as_one(const Plan& plan, const DistributedOptions& o, bool has_tables) {
-  const auto& settings = plan.strategy.settings;
-  const bool skips = plan.tuning.servers.role == ps::Role::update && o.skip_nonfinite;
-  const bool by_rows = has_tables && exchange::takes_rows(plan.strategy, plan.tuning);
-  return std::ranges::find(settings, "local_aggregation") != settings.end() && o.shards == 0 &&
-         !o.uneven_inputs && !skips && !by_rows;
-}
-
 }  // namespace
 
 Plan plan_of(const DistributedOptions& o, Member& member, const torch::nn::Module& module,
@@ -106,11 +96,12 @@ Plan plan_of(const DistributedOptions& o, Member& member, const torch::nn::Modul
   } else if (s.servers && !plan.optimizer.settings) {
     refuse(o, fmt::format("its servers update, and cannot by this optimizer: {}", plan.optimizer.why_not));
   }
-  const auto pushing = exchange::pushing_workers(member.hosts());
-  const bool share_hosts = pushing.size() > 1 && pushing.size() < member.hosts().size();
-  if (share_hosts && push_as_one(plan, o, !tables_of(module, optimizer).empty())) {
+  // A process that has come to its end brings nothing, which one push of several cannot say.
+  const bool has_tables = !tables_of(module, optimizer).empty();
+  if (!o.uneven_inputs && exchange::push_as_one(s, t, member.hosts(), has_tables)) {
     t.local_aggregation = true;
-    t.servers.workers = t.servers.policy.workers = static_cast<int>(pushing.size());
+    const int pushing = static_cast<int>(exchange::pushing_workers(member.hosts()).size());
+    t.servers.workers = t.servers.policy.workers = pushing;
     plan.seen_by_servers = exchange::pushers_first(member.hosts(), plan.servers);
   }
   return plan;

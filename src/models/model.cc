@@ -113,6 +113,13 @@ const std::vector<ModelInfo>& all_models() {
   return kModels;
 }
 
+std::filesystem::path own_file(std::string_view name) {
+  for (const OwnKind& kind : kOwnKinds) {
+    if (name.starts_with(kind.prefix)) return name.substr(kind.prefix.size());
+  }
+  return {};
+}
+
 ModelInfo find_model(std::string_view name, std::string_view loss) {
   for (const OwnKind& kind : kOwnKinds) {
     if (name.starts_with(kind.prefix)) return kind.open(name.substr(kind.prefix.size()), parse_loss(loss));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -86,6 +87,9 @@ struct ModelInfo {
 const std::vector<ModelInfo>& all_models();
 
 inline constexpr std::string_view kCrossEntropy = "cross-entropy";
+
+// The file of a network of one's own, as named; empty: the name is of another.
+std::filesystem::path own_file(std::string_view name);
 
 // One of them, or a network of one's own, of whose scores `loss` is made: "script:FILE" (models/script.h) or
 // "plugin:FILE" (models/plugin.h).

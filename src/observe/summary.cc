@@ -114,9 +114,10 @@ inline constexpr auto kKeys<Summary> = std::tuple(
     Key{"replicas_sha256", &Summary::replicas_sha256, Presence::needed},
     Key{"initial_parameters_sha256", &Summary::initial_parameters_sha256},
     Key{"samples_sha256", &Summary::samples_sha256}, Key{"sample_ledger", &Summary::sample_ledger},
-    Key{"data_sha256", &Summary::data_sha256}, Key{"machine", &Summary::machine},
-    Key{"config", &Summary::config, Presence::needed}, Key{"version", &Summary::version},
-    Key{"emulated", &Summary::emulated}, Key{"rejected_connections", &Summary::rejected_connections});
+    Key{"data_sha256", &Summary::data_sha256}, Key{"model_sha256", &Summary::model_sha256},
+    Key{"machine", &Summary::machine}, Key{"config", &Summary::config, Presence::needed},
+    Key{"version", &Summary::version}, Key{"emulated", &Summary::emulated},
+    Key{"rejected_connections", &Summary::rejected_connections});
 
 void to_json(nlohmann::json& json, const Summary& summary) {
   json = write_record(summary);

@@ -167,6 +167,7 @@ struct Summary {
   std::string samples_sha256;                // which samples the workers used, in their order
   std::vector<EpochSamples> sample_ledger;   // the same by epoch, equal for every number of workers
   std::string data_sha256;
+  std::optional<std::string> model_sha256;  // of the file of a network of one's own
   Machine machine;
   nlohmann::json config = nlohmann::json::object();  // resolved, as config::TrainConfig writes it
   std::string version;

@@ -65,6 +65,7 @@ Summary with_everything() {
           .samples_sha256 = "d",
           .sample_ledger = {{.epoch = 2, .samples = 60'000, .digest = "0f", .partial = true}},
           .data_sha256 = "e",
+          .model_sha256 = "f",
           .machine = {.cpu = "a processor", .cores = 2, .memory_bytes = 1024, .kernel = "Linux 6"},
           .config = {{"lr", 0.5}},
           .version = "1.2.3",
@@ -184,10 +185,11 @@ TEST(Summary, KeysThatAreThereOnlyWhereTheyApply) {
 
 TEST(Summary, KeysOfAllThatThereCanBe) {
   const nlohmann::json json = with_everything();
-  EXPECT_EQ(keys_of(json), and_also({"words_per_second", "test_top5", "test_perplexity", "target", "reached",
-                                     "time_to_target_seconds", "restart_causes", "pieces_applied",
-                                     "pieces_dropped", "pieces_repeated", "max_lead", "staleness", "routes",
-                                     "partitions", "partition_search", "emulated", "rejected_connections"}));
+  EXPECT_EQ(keys_of(json),
+            and_also({"words_per_second", "test_top5", "test_perplexity", "target", "reached",
+                      "time_to_target_seconds", "restart_causes", "pieces_applied", "pieces_dropped",
+                      "pieces_repeated", "max_lead", "staleness", "routes", "partitions", "partition_search",
+                      "model_sha256", "emulated", "rejected_connections"}));
   EXPECT_EQ(json["bytes_sent_per_server"], 77);
   EXPECT_EQ(json["target"], (nlohmann::json{{"figure", "accuracy"}, {"value", 0.9}}));
   EXPECT_EQ(json["staleness"]["histogram"], (nlohmann::json{{"0", 4}, {"10", 6}}));

@@ -35,6 +35,8 @@ void Checkpoints::save(std::int64_t done, Moment moment, state::Differs beside) 
                                                           run_.config.device, run_.config.precision)},
                 {"routes", live_.routing().routes()},
                 {"data_sha256", run_.setup.data_sha256},
+                {"model_sha256", run_.setup.model_sha256},
+                {"chosen", run_.setup.chosen},
                 {"sample_ledger", std::exchange(samples_, nullptr)}});
   if (differs != state::Differs::nothing && run_.board().mirror().shows_one_host()) tell_of_parts(done);
 }

@@ -44,4 +44,9 @@ std::string digest_of_data(const Setup& setup) {
   return to_hex(digest.digest());
 }
 
+std::string digest_of_model(const config::TrainConfig& config) {
+  const auto file = models::own_file(config.model);
+  return file.empty() ? "" : sha256_hex(map_file(file).bytes());
+}
+
 }  // namespace tutti::train

@@ -25,4 +25,7 @@ std::unique_ptr<data::Samples> open_samples(const Setup& setup, Part part);
 // is made up, over what it is made from. Throws DataError.
 std::string digest_of_data(const Setup& setup);
 
+// SHA-256 of the file of a network of one's own; empty for one of ours. Throws DataError.
+std::string digest_of_model(const config::TrainConfig& config);
+
 }  // namespace tutti::train

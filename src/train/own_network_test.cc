@@ -120,7 +120,20 @@ TEST_F(OwnNetwork, GoesOnFromItsCheckpointToTheSameBits) {
   run(c);
   c.epochs = 20;
   c.resume = c.out;
-  EXPECT_EQ(run(c).summary["parameters_sha256"], whole);
+  const auto s = run(c).summary;
+  EXPECT_EQ(s["parameters_sha256"], whole);
+  EXPECT_EQ(s["model_sha256"].get<std::string>().size(), 64U);
+
+  write_net("net.pt", 3);
+  c.epochs = 30;
+  try {
+    run(c);
+    FAIL() << "another network lies under the same path";
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("that run's network is not what is now in script:"),
+              std::string::npos)
+        << e.what();
+  }
 }
 
 TEST_F(OwnNetwork, ReproducibleRunsEndWithTheSameBitsAtEveryNumberOfWorkers) {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/scratch_folder.h"
+#include "engines/engines.h"
 #include "train/measure.h"
 #include "train/prepare.h"
 
@@ -169,6 +170,32 @@ TEST(RunPlan, WorkersThatShareOneOfSeveralHostsPushAsOneUnlessTheyCannot) {
     with_tables(c);
     c.no_sparse = true;
   }));
+}
+
+// Only our engine makes groups of the workers of a host.
+TEST(RunPlan, WorkersOfAHostPushEachForThemselvesWhereTheEngineCannotAddUpAmongThem) {
+  const ScratchFolder folder;
+  int usable = 0;
+  for (const auto& engine : engines::engines()) {
+    if (engine.why_not != nullptr && !engine.why_not().empty()) continue;
+    ++usable;
+    auto c = four_workers_of_a_server(folder);
+    c.engine = engine.name;
+    const std::vector<int> two_hosts = {0, 0, 1, 1, 0};
+    const auto resolved = [&] { return prepare(c, {}, 1, "now", two_hosts).setup.config.local_aggregation; };
+    EXPECT_EQ(resolved(), engine.joins_neighbours) << engine.name;
+    EXPECT_EQ(engine.joins_neighbours, engine.name == "native");
+    c.local_aggregation = true;
+    if (engine.joins_neighbours) {
+      EXPECT_TRUE(resolved());
+      continue;
+    }
+    EXPECT_THROW(resolved(), ConfigError) << engine.name;
+    const std::vector<int> one_host(5, 0);
+    EXPECT_TRUE(prepare(c, {}, 1, "now", one_host).setup.config.local_aggregation)
+        << "where all are one group";
+  }
+  EXPECT_GE(usable, 1);
 }
 
 TEST(RunPlan, OnlyWorkersThatWaitForNobodyCanBeSpared) {

@@ -89,6 +89,8 @@ void to_json(nlohmann::json& json, const Setup& s) {
           {"routes", s.routes},
           {"total_steps", s.total_steps},
           {"data_sha256", s.data_sha256},
+          {"model_sha256", s.model_sha256},
+          {"chosen", s.chosen},
           {"restarts", s.restarts}};
   if (s.ledger) json["ledger"] = *s.ledger;
 }
@@ -104,6 +106,8 @@ void from_json(const nlohmann::json& json, Setup& s) {
   json.at("routes").get_to(s.routes);
   json.at("total_steps").get_to(s.total_steps);
   json.at("data_sha256").get_to(s.data_sha256);
+  json.at("model_sha256").get_to(s.model_sha256);
+  json.at("chosen").get_to(s.chosen);
   json.at("restarts").get_to(s.restarts);
   if (json.contains("ledger")) s.ledger = json["ledger"].get<std::vector<EpochSums>>();
 }
@@ -148,24 +152,25 @@ std::vector<int> hosts_of_workers(const config::TrainConfig& c, std::span<const 
   return hosts;
 }
 
-// Links carry least where the workers of a host push as one. Not where servers must tell workers or shards
-// apart, look at whole gradients first, or could take rows of tables instead.
-void resolve_local_aggregation(const exchange::Strategy& strategy, const models::ModelInfo& model,
-                               std::span<const int> hosts, config::TrainConfig& c) {
-  const auto pushers = exchange::pushing_workers(hosts).size();
-  const bool shares_hosts = 1 < pushers && pushers < hosts.size();
-  const bool reads = std::ranges::find(strategy.settings, "local_aggregation") != strategy.settings.end();
-  const bool by_rows = model.has_tables && exchange::takes_rows(strategy, tuning_of(c));
-  const bool skips = c.server_role == "update" && c.on_nonfinite == "skip";
-  if (!reads || !shares_hosts || c.no_local_aggregation || c.reproducible || c.backup_workers > 0 || skips ||
-      by_rows)
-    return;
-  c.local_aggregation = true;
+// Chosen where it can be and nobody says otherwise.
+void resolve_local_aggregation(const exchange::Strategy& strategy, const engines::EngineInfo& engine,
+                               const models::ModelInfo& model, std::span<const int> hosts,
+                               config::TrainConfig& c) {
+  if (c.local_aggregation && !engine.joins_neighbours && exchange::share_hosts(hosts)) {
+    throw ConfigError(fmt::format(
+        "--local-aggregation does not fit --engine {}, which cannot add up among the workers of one "
+        "of several hosts; use --engine native",
+        engine.name));
+  }
+  if (!c.no_local_aggregation && engine.joins_neighbours &&
+      exchange::push_as_one(strategy, tuning_of(c), hosts, model.has_tables)) {
+    c.local_aggregation = true;
+  }
 }
 
 // Fits servers, workers and strategy together, or says why they do not fit.
-void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo& model,
-                     std::span<const int> hosts, config::TrainConfig& c) {
+void resolve_servers(const exchange::Strategy& strategy, const engines::EngineInfo& engine,
+                     const models::ModelInfo& model, std::span<const int> hosts, config::TrainConfig& c) {
   const auto refuse_if = [&](bool wrong, const std::string& what) {
     if (wrong) throw ConfigError(fmt::format("--strategy {}: {}", c.strategy, what));
   };
@@ -175,7 +180,7 @@ void resolve_servers(const exchange::Strategy& strategy, const models::ModelInfo
             fmt::format("--colocate puts a server into each of {} workers, not {}", c.workers, c.servers));
   refuse_if(c.servers > model.parameters,
             fmt::format("--servers {} for the {} parameters of {}", c.servers, model.parameters, model.name));
-  resolve_local_aggregation(strategy, model, hosts, c);
+  resolve_local_aggregation(strategy, engine, model, hosts, c);
   refuse_if(c.server_role == "sum" && c.backup_workers > 0,
             "--server-role sum does not fit --backup-workers: a late worker would miss updates");
   refuse_if(
@@ -283,7 +288,8 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
     c.device_tflops = 0;
   }
   resolve_reproducible(strategy, c);
-  resolve_servers(strategy, model, hosts, c);
+  const bool asked_to_add_up = c.local_aggregation;
+  resolve_servers(strategy, engine, model, hosts, c);
   require_same_replicas(strategy, c);
   require_flippable(strategy, c);
   target_of(c, model);
@@ -321,9 +327,11 @@ Prepared prepare(config::TrainConfig c, const DataPlaces& places, std::optional<
   // Fixed now, so that a longer run that goes on from this one has the same rates.
   if (c.scale_lr) c.warmup_steps = plan.schedule.warm_up.steps;
   if (c.schedule == "cosine") c.schedule_steps = plan.schedule.end;
+  if (c.local_aggregation && !asked_to_add_up) prepared.setup.chosen.emplace_back("local_aggregation");
   prepared.setup.config = std::move(c);
   prepared.setup.total_steps = plan.total_steps;
   prepared.setup.data_sha256 = digest_of_data(prepared.setup);
+  prepared.setup.model_sha256 = digest_of_model(prepared.setup.config);
   if (!prepared.setup.config.resume.empty()) prepare_resume(plan, prepared);
   return prepared;
 }

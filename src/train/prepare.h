@@ -26,7 +26,9 @@ struct Setup {
   std::vector<exchange::Route> routes{};           // that it had, where the strategy routes
   std::int64_t total_steps = 0;                    // of the whole run
   std::string data_sha256{};                       // of what it learns from and is tested on
+  std::string model_sha256{};                      // of the file of a network of one's own; else empty
   std::vector<observe::Restart> restarts{};        // of this run so far
+  std::vector<std::string> chosen{};               // keys of settings that a run which goes on chooses anew
   std::optional<std::vector<EpochSums>> ledger{};  // which samples those steps used, if the checkpoint says
 };
 

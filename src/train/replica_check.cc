@@ -97,8 +97,13 @@ void ReplicaCheck::after_step(std::int64_t done, grad::Buckets& buckets, const s
   } catch (const std::exception& e) {  // libtorch throws its own
     what += fmt::format("; {}", e.what());
   }
-  // Whoever ended first would have the launcher end the others in the middle of theirs.
-  workers_.barrier("replicas that differ");
+  // Whoever ended first would have the launcher end the others in the middle of theirs. One that does not
+  // come has died over it; what was found is worth more than that.
+  try {
+    workers_.barrier("replicas that differ");
+  } catch (const std::exception& e) {
+    what += fmt::format("; {}", e.what());
+  }
   throw RunError(what);
 }
 

@@ -33,8 +33,9 @@ class ReplicaCheck {
       : workers_(workers), every_(every), trace_(trace) {}
 
   // After this step; blocks until all workers have told. `beside` the parameters: buffers that must be the
-  // same as well. Where replicas differ every worker calls `before_end`, and when all of them have, it throws
-  // RunError, the same on all of them but for what `before_end` has thrown, whose text it adds.
+  // same as well. Where replicas differ every worker calls `before_end`, and when all of them have, or one of
+  // them is lost, it throws RunError, the same on all of them but for the text of what else has failed, which
+  // it adds.
   void after_step(std::int64_t done, grad::Buckets& buckets, const state::NamedTensors& beside = {},
                   const std::function<void()>& before_end = {});
 

@@ -101,6 +101,34 @@ TEST(ReplicaCheck, WhateverFailsBeforeTheEndIsAddedToWhatIsSaid) {
   });
 }
 
+// Rank 1 is killed over its checkpoint.
+TEST(ReplicaCheck, SaysWhatItHasFoundThoughSomebodyIsLost) {
+  constexpr int kKilled = 9;
+  net::run_as_threads(net::Medium::sockets, 3, std::chrono::seconds(60), [](net::Transport& transport) {
+    collectives::NativeEngine workers(transport);
+    torch::nn::Linear layer(1, 1);
+    {
+      const torch::NoGradGuard no_grad;
+      for (auto& p : layer->parameters()) p.fill_(workers.rank() == Rank{2} ? 2 : 1);
+    }
+    grad::Buckets buckets(*layer, 1 << 10, [&](std::size_t bytes) { return workers.allocate(bytes); });
+    observe::Trace trace(false, workers.rank());
+    ReplicaCheck check(workers, 1, trace);
+    try {
+      check.after_step(7, buckets, {}, [&] {
+        if (workers.rank() == Rank{1}) throw kKilled;
+      });
+      ADD_FAILURE() << "nobody has noticed";
+    } catch (const RunError& e) {
+      const std::string said = e.what();
+      EXPECT_TRUE(said.starts_with("step 7: the replicas differ: rank 2 is not as the other 2")) << said;
+      EXPECT_NE(said.find("; rank "), std::string::npos) << said;
+    } catch (int) {  // no exception that anybody could expect
+      EXPECT_EQ(workers.rank(), Rank{1});
+    }
+  });
+}
+
 TEST(CheckReplicas, StrategiesWhoseReplicasNeedNotBeTheSameRefuseIt) {
   config::TrainConfig c;
   c.workers = 2;

@@ -1,6 +1,8 @@
 // With --reproducible every strategy that keeps step ends with the same bits, at every number of workers.
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <ostream>
 
@@ -422,7 +424,6 @@ TEST_F(ReproducibleRun, ThreadsEndWithTheSameBitsOverMemoryAndSockets) {
   }
 }
 
-// Running statistics are among what is compared.
 TEST_F(ReproducibleRun, ReplicasAreTheSameAfterEveryStep) {
   const TrialCase norm{{"batch_norm", "mobilenetv2-cifar", "synthetic", true, 8, 32}, "sgd"};
   for (const TrainingWay& way : {TrainingWay{"ring", 3}, TrainingWay{"ps-sync", 2, 1}}) {
@@ -430,6 +431,52 @@ TEST_F(ReproducibleRun, ReplicasAreTheSameAfterEveryStep) {
     c.steps = 3;
     c.check_replicas = 1;
     EXPECT_NO_THROW(run(c)) << text_of(way);
+  }
+}
+
+// Of the first batch norm that computes on this thread.
+thread_local torch::Tensor running_mean;
+
+std::unique_ptr<at::ObserverContext> find_running_mean(const at::RecordFunction& call) {
+  constexpr std::size_t kPlace = 3;
+  if (!running_mean.defined() && std::string_view(call.name()) == "aten::batch_norm")
+    running_mean = call.inputs()[kPlace].toTensor();
+  return nullptr;
+}
+
+// Rank 0's, which hears of each step when it has been made, and before replicas are compared.
+struct ChangesAMean final : observe::EventSink {
+  void emit(const observe::Event& event) override {
+    const auto* done = std::get_if<observe::StepDone>(&event);
+    if (done != nullptr && done->step == 2) running_mean[0] += 1;
+  }
+};
+
+TEST_F(ReproducibleRun, RunningStatisticsAreAmongWhatIsCompared) {
+  auto c = config({{"batch_norm", "mobilenetv2-cifar", "synthetic", true, 8, 32}, "sgd"}, {"ring", 3});
+  c.steps = 3;
+  c.check_replicas = 1;
+  const auto setup = prepare(c, {}, 1, "now").setup;
+  make_run_folder(setup);
+  std::array<std::string, 3> said;
+  net::run_as_threads(net::Medium::memory, 3, std::chrono::seconds(100), [&](net::Transport& t) {
+    fixture::Events unheard;
+    ChangesAMean changes;
+    const bool first = t.rank() == Rank{0};
+    const auto watch =
+        at::addThreadLocalCallback(at::RecordFunctionCallback(find_running_mean).needsInputs(true));
+    try {
+      train(setup, t, first ? static_cast<observe::EventSink&>(changes) : unheard);
+    } catch (const RunError& e) {
+      said[static_cast<std::size_t>(to_int(t.rank()))] = e.what();
+    }
+    at::removeCallback(watch);
+    running_mean.reset();
+  });
+  for (const auto& line : said) {
+    EXPECT_TRUE(line.starts_with("step 2: the replicas differ: rank 0 is not as the other 2, first in "))
+        << line;
+    EXPECT_NE(line.find(".running_mean, whose digest is"), std::string::npos) << line;
   }
 }
 

@@ -1,5 +1,7 @@
 #include "train/resume.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "config/settings.h"
 #include "train/strategy_settings.h"
@@ -57,6 +59,11 @@ void check_same_run(const Setup& now, const checkpoint::Checkpoint& then) {
   if (digest.empty() && a["data"] != b["data"]) {
     refuse(fmt::format("that run has data {}, this one {}", b["data"].dump(), a["data"].dump()));
   }
+  const auto model = then.meta.value("model_sha256", "");
+  if (!model.empty() && model != now.model_sha256) {
+    refuse(fmt::format("that run's network is not what is now in {}: its SHA-256 was {}, now it is {}",
+                       now.config.model, model, now.model_sha256));
+  }
   if (!digest.empty() && digest != now.data_sha256) {
     refuse(fmt::format("that run's data {} is not what is here as {}: its SHA-256 was {}, now it is {}",
                        b["data"].dump(), a["data"].dump(), digest, now.data_sha256));
@@ -105,7 +112,13 @@ fs::path run_folder_of(const fs::path& run_or_step) {
 config::TrainConfig config_of_run(const std::string& run_or_step) {
   const auto origin = checkpoint::find_origin(run_or_step);
   if (!origin) throw DataError(fmt::format("--resume {}: no finished checkpoint there", run_or_step));
-  return config_in(origin->checkpoint);
+  auto config = config_in(origin->checkpoint);
+  // Where it runs now, or by what is said now, they may be others; saved they would read as if asked for.
+  const auto chosen = origin->checkpoint.meta.value("chosen", std::vector<std::string>());
+  for (const auto& setting : config::settings()) {
+    if (std::ranges::find(chosen, setting.key) != chosen.end()) copy(setting, config::TrainConfig{}, config);
+  }
+  return config;
 }
 
 void prepare_resume(const RunPlan& plan, Prepared& prepared) {

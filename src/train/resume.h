@@ -18,7 +18,8 @@ inline constexpr std::string_view kAuto = "auto";
 // A run folder itself, or the one that RUN/checkpoints/step-N lies in; empty for a step folder elsewhere.
 std::filesystem::path run_folder_of(const std::filesystem::path& run_or_step);
 
-// The config that the checkpoint to resume was written under. Throws DataError if there is none.
+// The config that the checkpoint to resume was written under, but for what it had chosen (Setup). Throws
+// DataError if there is none.
 config::TrainConfig config_of_run(const std::string& run_or_step);
 
 // Lets a run that config.resume asks for go on: fills prepared.setup, prepared.notes and prepared.complete.

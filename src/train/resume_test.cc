@@ -102,6 +102,36 @@ TEST_F(Resume, ReadsTheSettingsOfARunOrSaysThatThereIsNone) {
             "--resume " + nowhere + ": no finished checkpoint there");
 }
 
+// Where several workers share one of several hosts, as processes that others have started do.
+TEST_F(Resume, WhatNobodyAskedForIsChosenAnew) {
+  auto c = config("run", "ps-sync");
+  c.workers = 3;
+  const std::vector<int> two_hosts = {0, 0, 1, 1};
+  const auto prepared_there = [&](const config::TrainConfig& how) {
+    return prepare(how, {{root() / "data"}, {}}, 1, "now", two_hosts);
+  };
+  const auto first = prepared_there(c).setup;
+  EXPECT_TRUE(first.config.local_aggregation);
+  fixture::run(first);
+  EXPECT_FALSE(config_of_run(c.out).local_aggregation);
+  const auto gone_on = [&](const auto& change) {
+    auto next = longer(config_of_run(c.out), c.out);
+    change(next);
+    return prepared_there(next).setup.config.local_aggregation;
+  };
+  EXPECT_TRUE(gone_on([](auto&) {}));
+  EXPECT_FALSE(gone_on([](auto& n) { n.no_local_aggregation = true; }));
+  EXPECT_FALSE(gone_on([](auto& n) { n.on_nonfinite = "skip"; }));
+
+  c.local_aggregation = c.overwrite = true;
+  fixture::run(prepared_there(c).setup);
+  EXPECT_TRUE(config_of_run(c.out).local_aggregation) << "it was asked for";
+  EXPECT_NE(refusal<ConfigError>([&] {
+              gone_on([](auto& n) { n.on_nonfinite = "skip"; });
+            }).find("--local-aggregation"),
+            std::string::npos);
+}
+
 TEST_F(Resume, FromAnEarlierStepEndsWithTheSameBitsAndSetsTheOldSeriesAside) {
   const auto c = config();
   const auto whole = run(c);
@@ -266,6 +296,8 @@ TEST(Setup, SurvivesBeingWrittenDown) {
   s.routes = {exchange::route({.name = "dense.weight", .bytes = 4'700'000}, {})};
   s.total_steps = 9;
   s.data_sha256 = "0123";
+  s.model_sha256 = "4567";
+  s.chosen = {"local_aggregation"};
   s.restarts = {{"rank 1 was killed", 4}};
   const nlohmann::json written = s;
   for (const auto& [key, value] : written.items())

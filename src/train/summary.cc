@@ -153,6 +153,7 @@ observe::Summary make_summary(const RunRecord& run, const std::vector<RankReport
   s.samples_sha256 = to_hex(order.digest());
   s.sample_ledger = shown(joined(list(ranks, &RankReport::epochs)), !run.dropped_workers.empty());
   s.data_sha256 = run.setup.data_sha256;
+  if (!run.setup.model_sha256.empty()) s.model_sha256 = run.setup.model_sha256;
   s.machine = observe::describe_machine();
   s.config = config;
   s.version = kVersion;
