@@ -49,11 +49,13 @@ class ExperimentTest : public ::testing::Test {
   // Jobs whose run leaves a summary, or ends as `ends` says for its strategy.
   RunJob jobs(std::map<std::string, launch::Outcome> ends = {}) {
     return [this, ends](const launch::JobSpec& spec, const launch::Listener&) {
-      const auto config = spec.payload.get<train::Setup>().config;
+      const auto setup = spec.payload.get<train::Setup>();
+      const auto& config = setup.config;
       ++runs_;
       if (const auto end = ends.find(config.strategy); end != ends.end()) return end->second;
       auto summary = report::fixture::summary(1);
       summary["config"] = config;
+      summary["data_sha256"] = setup.data_sha256;
       summary["version"] = kVersion;
       write_file_atomically(fs::path(config.out) / "summary.json", summary.dump());
       return launch::Outcome{};
