@@ -127,6 +127,18 @@ class Program : public ::testing::Test {
     while (made() < 3) meanwhile();
   }
 
+  // Blocks until the text is in metrics.jsonl of this run, which may remove that file and begin anew
+  // meanwhile. Bounded by the test's time limit.
+  static void wait_for(const std::string& text, const std::filesystem::path& run) {
+    const auto there = [&] {
+      std::ifstream lines(run / "metrics.jsonl");
+      for (std::string line; std::getline(lines, line);)
+        if (line.find(text) != std::string::npos) return true;
+      return false;
+    };
+    while (!there()) std::this_thread::yield();
+  }
+
   void expect_refused(const std::vector<std::string>& arguments, const std::string& word) {
     const Ended e = run(arguments);
     EXPECT_EQ(e.code, 2) << e.error;

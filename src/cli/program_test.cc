@@ -274,10 +274,7 @@ TEST_F(Program, CompareGoesOnWhereItWasAndRunsAgainWhatHasChanged) {
 TEST_F(Program, CompareShowsACellThatFailsAndRunsTheOthers) {
   Running running(root(), {"compare", "--data", "mnist", "--strategies", "ring,reduce-broadcast", "--workers",
                            "2", "--steps", "400", "--batch", "16", "--no-evaluate", "--out", out().string()});
-  const auto metrics = out() / "ring-2" / "metrics.jsonl";
-  while (!fs::exists(metrics) || read_file(metrics).find("\"step\":3,") == std::string::npos) {
-    std::this_thread::yield();
-  }
+  wait_for("\"step\":3,", out() / "ring-2");
   ::kill(running.workers().at(1), SIGKILL);
   const Ended e = running.wait();
   EXPECT_EQ(e.code, 1) << e.error;

@@ -38,14 +38,6 @@ class RunFolderOfProgram : public Program {
     for (const auto& word : words) EXPECT_NE(e.error.find(word), std::string::npos) << e.error;
   }
 
-  // Blocks until the text is in metrics.jsonl. Bounded by the test's time limit.
-  void wait_for(const std::string& text) const {
-    const auto metrics = out() / "metrics.jsonl";
-    while (!fs::exists(metrics) || read_file(metrics).find(text) == std::string::npos) {
-      std::this_thread::yield();
-    }
-  }
-
   std::vector<int> steps_in_metrics() const {
     std::istringstream lines(read_file(out() / "metrics.jsonl"));
     std::vector<int> steps;
@@ -117,7 +109,7 @@ TEST_F(RunFolderOfProgram, ACommandThatResumesByItselfIsRepeatedUntilItIsComplet
   const auto command = with({"--resume", "auto"});
   for (const char* step : {"\"step\":7,", "\"step\":17,"}) {
     Running running(root(), command);
-    wait_for(step);
+    wait_for(step, out());
     ::kill(running.pid(), SIGKILL);
     running.wait();
   }
@@ -169,7 +161,7 @@ TEST_F(RunFolderOfProgram, ADamagedCheckpointIsSaidAndTheOneBeforeItTaken) {
 TEST_F(RunFolderOfProgram, AResumedRunThatFailsLeavesNoSummaryOfTheShorterOne) {
   ASSERT_EQ(run(with({})).code, 0);
   Running running(root(), {"train", "--resume", out().string(), "--epochs", "90"});
-  wait_for("\"step\":43,");
+  wait_for("\"step\":43,", out());
   ::kill(running.workers().at(1), SIGKILL);
   EXPECT_EQ(running.wait().code, 1);
   EXPECT_FALSE(fs::exists(out() / "summary.json"));
@@ -187,7 +179,7 @@ TEST_F(RunFolderOfProgram, RestartsGoOnFromTheLastCheckpointToTheSameBits) {
   Running running(root(), train_into_out(restarting));
   while (!checkpoint::latest(out())) std::this_thread::yield();
   ::kill(running.workers().at(1), SIGKILL);
-  wait_for("restart 1 of 2");
+  wait_for("restart 1 of 2", out());
   std::vector<pid_t> workers;
   while (workers.size() < 2) workers = running.workers();
   ::kill(workers.at(0), SIGKILL);
@@ -236,10 +228,7 @@ TEST_F(RunFolderOfProgram, AComparisonTakesNoFolderOfOthersAndGoesOnInItsOwn) {
   remove_tree(out());
 
   Running running(root(), compare);
-  const auto metrics = out() / "ring-2" / "metrics.jsonl";
-  while (!fs::exists(metrics) || read_file(metrics).find("\"step\":3,") == std::string::npos) {
-    std::this_thread::yield();
-  }
+  wait_for("\"step\":3,", out() / "ring-2");
   const auto second_root = root() / "second";
   fs::create_directories(second_root);
   fs::create_directory_symlink(root() / "data", second_root / "data");
