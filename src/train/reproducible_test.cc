@@ -1,192 +1,20 @@
-// With --reproducible every strategy that keeps step ends with the same bits, at every number of workers.
+// What else must not change a bit with --reproducible, and what it refuses.
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
-#include <ostream>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/random.h"
-#include "base/scratch_folder.h"
-#include "collectives/algorithms.h"
-#include "data/bars_fixture.h"
-#include "train/run_fixture.h"
+#include "train/reproducible_fixture.h"
 
 namespace tutti::train {
 namespace {
 
-struct Trial {
-  std::string name;
-  std::string model;
-  std::string data = "mnist";
-  bool computes_much = false;
-  std::int64_t global_batch = 16;
-  std::int64_t image_size = 0;
-  double lr = 0.01;
-};
-
-struct TrialCase {
-  Trial workload;
-  std::string optimizer;
-};
-
-// A way to train: what must not change a bit.
-struct TrainingWay {
-  std::string strategy;
-  int workers = 1;
-  int servers = 0;
-  std::string algorithm = "auto";
-};
-
-// Published as study C's data are, and shorter: deepfam's time goes with their length.
-void write_sequences(const std::filesystem::path& folder) {
-  constexpr std::string_view kAminoAcids = "ACDEFGHIKLMNPQRSTVWY";
-  std::filesystem::create_directories(folder);
-  SplitMix64 random(86);
-  std::string lines;
-  for (int i = 0; i < 600; ++i) {
-    lines += fmt::format("{}\t", random.below(86));
-    for (std::uint64_t letters = 20 + random.below(40); letters > 0; --letters)
-      lines += kAminoAcids[random.below(kAminoAcids.size())];
-    lines += '\n';
-  }
-  for (const char* part : {"train.txt", "test.txt"}) write_file_atomically(folder / part, lines);
-}
-
-std::string text_of(const TrainingWay& way) {
-  return fmt::format("{} with {} workers, {} servers, {}", way.strategy, way.workers, way.servers,
-                     way.algorithm);
-}
-
-std::vector<TrainingWay> all_ways() {
-  std::vector<TrainingWay> ways;
-  for (const int workers : {1, 2, 3, 4, 5, 8}) {
-    ways.push_back({"ring", workers});
-    ways.push_back({"reduce-broadcast", workers});
-    ways.push_back({"ps-sync", workers, 1});
-    ways.push_back({"ps-sync", workers, 2});
-    ways.push_back({"hybrid", workers, 1});
-    for (const auto& algorithm : collectives::algorithms()) {
-      // Of those that one host has.
-      if (algorithm.runs == collectives::AlgorithmInfo::Runs::across_hosts) continue;
-      ways.push_back({"allreduce", workers, 0, std::string(algorithm.name)});
-    }
-  }
-  return ways;
-}
-
-const std::vector<TrialCase>& all_cases() {
-  static const std::vector<TrialCase> cases = [] {
-    const std::vector<Trial> workloads = {{"dropout", "mnist-cnn"},
-                                          {"batch_norm", "mobilenetv2-cifar", "synthetic", true, 8, 32},
-                                          {"recurrent", "rnn-mnist"},
-                                          {"deepfam", "deepfam", "gpcr", true},
-                                          {"sparse", "lstm-lm", "synthetic", false, 16, 0, 0.1}};
-    std::vector<TrialCase> all;
-    for (const auto& workload : workloads) {
-      for (const char* optimizer : {"sgd", "adam"}) all.push_back({workload, optimizer});
-    }
-    return all;
-  }();
-  return cases;
-}
-
-// Every way with every workload and optimizer takes long: workloads that compute little take the ways in
-// turn, and the others one of them. TUTTI_MATRIX=all tries everything, TUTTI_MATRIX=3 what has three workers.
-bool is_tried(std::size_t case_index, const std::vector<TrainingWay>& ways, std::size_t index) {
-  const int workers = ways[index].workers;
-  if (const char* const asked = std::getenv("TUTTI_MATRIX")) {
-    return std::string_view(asked) == "all" || asked == std::to_string(workers);
-  }
-  // As many for each number of workers, one number after another.
-  const auto alike = static_cast<std::size_t>(std::ranges::count(ways, workers, &TrainingWay::workers));
-  if (all_cases()[case_index].workload.computes_much) {
-    return workers == 3 && index % alike == case_index % alike;
-  }
-  // A sixth of them at each number of workers, other ones at each.
-  return (index + index / alike) % 6 == case_index % 6;
-}
-
-class Reproducible : public ::testing::TestWithParam<std::size_t> {
- protected:
-  Reproducible() {
-    data::fixture::write_bars(folder_.path() / "data", "mnist", 2000, 100);
-    write_sequences(folder_.path() / "data" / "gpcr");
-  }
-
-  config::TrainConfig config(const TrialCase& c, const TrainingWay& way) const {
-    config::TrainConfig config;
-    config.model = c.workload.model;
-    config.data = c.workload.data;
-    config.reproducible = true;
-    config.optimizer = c.optimizer;
-    config.lr = c.optimizer == "adam" ? 0.001 : c.workload.lr;
-    config.global_batch = c.workload.global_batch;
-    config.image_size = c.workload.image_size;
-    if (c.workload.model == "mobilenetv2-cifar") config.classes = 2;
-    if (c.workload.model == "lstm-lm") {
-      // Large enough that messages cost hybrid less than an all-reduce of the tables.
-      config.vocabulary = 8000;
-      config.embedding = 8;
-      config.hidden = 16;
-      config.unroll = 4;
-      config.sampled = 40;
-    }
-    config.steps = 30;
-    config.strategy = way.strategy;
-    config.workers = way.workers;
-    config.servers = way.servers;
-    config.algorithm = way.algorithm;
-    config.bucket_bytes = 64 << 10;
-    config.no_evaluate = true;
-    config.no_checkpoint = true;
-    config.overwrite = true;
-    config.out = (folder_.path() / "run").string();
-    return config;
-  }
-
-  nlohmann::json run(const config::TrainConfig& c, net::Medium medium = net::Medium::memory) const {
-    return fixture::run(prepare(c, {{folder_.path() / "data"}, {}}, 2, "now").setup, {}, medium).summary;
-  }
-
-  ScratchFolder folder_;
-};
-
-void expect_routes_to_servers(const nlohmann::json& summary) {
-  const auto& routes = summary.at("routes");
-  EXPECT_TRUE(std::ranges::any_of(routes, [](const auto& r) { return r.at("route") == "servers"; }))
-      << routes.dump(1);
-}
-
-TEST_P(Reproducible, EveryWayEndsWithTheSameBits) {
-  const TrialCase& c = all_cases()[GetParam()];
-  const auto alone = run(config(c, {"local"}));
-  EXPECT_EQ(alone["reproducible"], true);
-  const std::string expected = alone["parameters_sha256"];
-  EXPECT_NE(expected, alone.at("initial_parameters_sha256").get<std::string>());
-  const auto ways = all_ways();
-  int tried = 0;
-  for (std::size_t i = 0; i < ways.size(); ++i) {
-    if (!is_tried(GetParam(), ways, i)) continue;
-    ++tried;
-    const auto summary = run(config(c, ways[i]));
-    EXPECT_EQ(summary["parameters_sha256"], expected) << text_of(ways[i]);
-    for (const auto& replica : summary["replicas_sha256"]) EXPECT_EQ(replica, expected) << text_of(ways[i]);
-    EXPECT_EQ(summary["train_loss"], alone["train_loss"]) << text_of(ways[i]);
-    const bool by_rows = c.workload.name == "sparse" && c.optimizer == "sgd" && ways[i].workers > 1;
-    if (by_rows && ways[i].strategy == "hybrid") expect_routes_to_servers(summary);
-  }
-  EXPECT_GT(tried, 0) << "TUTTI_MATRIX is \"all\" or one of the numbers of workers";
-}
-
-INSTANTIATE_TEST_SUITE_P(Matrix, Reproducible, ::testing::Range<std::size_t>(0, 10), [](const auto& at) {
-  const TrialCase& c = all_cases()[at.param];
-  return c.workload.name + "_" + c.optimizer;
-});
-
-class ReproducibleRun : public Reproducible {};
+using fixture::expect_routes_to_servers;
+using fixture::ReproducibleRun;
+using fixture::text_of;
+using fixture::TrainingWay;
+using fixture::TrialCase;
 
 TEST_F(ReproducibleRun, ShortLastBatchesShardsOfUnequalSizeAndClippingChangeNothing) {
   // 2000 samples in batches of 144: the last of an epoch has 128, and of 12 shards some are larger.

@@ -1,4 +1,4 @@
-// The whole loop on small data of its own, ranks as threads.
+// The whole loop.
 #include "train/trainer.h"
 
 #include <gtest/gtest.h>
@@ -9,54 +9,11 @@
 
 #include "base/error.h"
 #include "base/process.h"
-#include "base/scratch_folder.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/diff.h"
-#include "data/bars_fixture.h"
-#include "train/run_fixture.h"
+#include "train/trainer_fixture.h"
 
 namespace tutti::train {
 namespace {
-
-class TrainerTest : public ::testing::Test {
- protected:
-  TrainerTest() { data::fixture::write_bars(folder_.path() / "data", "mnist", 300, 60); }
-
-  config::TrainConfig config(const std::string& out, int workers = 1) const {
-    config::TrainConfig c;
-    c.data = "mnist";
-    c.strategy = workers == 1 ? "local" : "allreduce";
-    c.workers = workers;
-    c.batch = 16;
-    c.steps = 8;
-    c.threads = 1;
-    c.bucket_bytes = 64 << 10;
-    c.out = (folder_.path() / out).string();
-    return c;
-  }
-
-  // A network that keeps statistics of its batches.
-  config::TrainConfig with_batch_norm(const std::string& out) const {
-    auto c = config(out, 2);
-    c.model = "mobilenetv2";
-    c.data = "synthetic";
-    c.image_size = 32;
-    c.classes = 10;
-    c.batch = 4;
-    c.steps = 5;
-    return c;
-  }
-
-  nlohmann::json train_here(const config::TrainConfig& c) const {
-    auto anew = c;
-    anew.overwrite = c.resume.empty();
-    return train_as(prepare(anew, {{folder_.path() / "data"}, {}}, 1, "now").setup);
-  }
-
-  static nlohmann::json train_as(const train::Setup& setup) { return fixture::run(setup).summary; }
-
-  ScratchFolder folder_;
-};
 
 TEST_F(TrainerTest, LearnsAndWritesSummaryTraceAndCheckpoint) {
   auto c = config("run");
@@ -295,72 +252,6 @@ TEST_F(TrainerTest, FiguresOfTheModelAreInTheSummary) {
   EXPECT_FALSE(s.contains("words_per_second"));
 }
 
-TEST_F(TrainerTest, ResumedRunEndsWithTheSameBitsAsAnUndisturbedOne) {
-  auto c = config("whole");
-  c.steps = 25;  // over the end of an epoch of 19 steps
-  const auto whole = train_here(c);
-  c.out = (folder_.path() / "half").string();
-  c.steps = 10;
-  train_here(c);
-  c.resume = c.out;
-  c.steps = 25;
-  const auto again = fixture::run(prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup);
-  const auto& resumed = again.summary;
-  EXPECT_EQ(resumed["parameters_sha256"], whole["parameters_sha256"]);
-  EXPECT_DOUBLE_EQ(resumed["steps_per_second"], resumed["gradients_per_second"]) << "of the steps made here";
-  EXPECT_TRUE(again.events.of<observe::Note>().empty()) << again.events.of<observe::Note>()[0].text;
-  EXPECT_TRUE(checkpoint::diff(checkpoint::open_any(folder_.path() / "whole"),
-                               checkpoint::open_any(folder_.path() / "half"))
-                  .identical());
-}
-
-TEST_F(TrainerTest, ReplicasThatDifferAreAllSavedAndGoOnToTheSameBits) {
-  for (const std::string strategy : {"local-sgd", "easgd"}) {
-    auto c = config("whole-" + strategy, 3);
-    c.strategy = strategy;
-    c.steps = 20;
-    c.sync_every = 4;
-    const auto whole = train_here(c);
-    c.out = (folder_.path() / ("half-" + strategy)).string();
-    c.checkpoint_every = 5;  // between two synchronisations
-    train_here(c);
-    for (const std::int64_t step : {10, 15}) remove_tree(checkpoint::step_folder(c.out, step));
-    remove_tree(checkpoint::step_folder(c.out, 20));
-    ASSERT_EQ(checkpoint::latest(c.out)->step, 5);
-    for (const int rank : {1, 2}) {
-      EXPECT_TRUE(checkpoint::load_replica(checkpoint::latest(c.out)->path, rank)) << strategy << rank;
-    }
-    c.resume = c.out;
-    EXPECT_EQ(train_here(c)["parameters_sha256"], whole["parameters_sha256"]) << strategy;
-  }
-}
-
-TEST_F(TrainerTest, StoppedRunKeepsEveryWorkersOwnStatistics) {
-  auto c = with_batch_norm("whole");
-  const auto whole = train_here(c);
-  c.out = (folder_.path() / "stopped").string();
-  const auto setup = prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup;
-  const auto stopped =
-      fixture::run(setup, [](const net::StatusBoard& board) { board.requests().ask(net::Request::stop); });
-  EXPECT_TRUE(stopped.summary.is_null());
-  ASSERT_EQ(checkpoint::latest(c.out)->step, 2) << "asked before the first step, decided after it";
-  c.resume = c.out;
-  const auto resumed = train_here(c);
-  EXPECT_EQ(resumed["parameters_sha256"], whole["parameters_sha256"]);
-  EXPECT_EQ(resumed["replicas_sha256"], whole["replicas_sha256"]);
-}
-
-TEST_F(TrainerTest, ResumedWorkersAllBeginWithTheSavedStatistics) {
-  auto c = with_batch_norm("whole");
-  c.checkpoint_every = 2;  // where all have the same
-  const auto whole = train_here(c);
-  for (const int step : {4, 5}) remove_tree(checkpoint::step_folder(c.out, step));
-  ASSERT_EQ(checkpoint::latest(c.out)->step, 2);
-  EXPECT_FALSE(checkpoint::load_replica(checkpoint::latest(c.out)->path, 1)) << "it would be rank 0's again";
-  c.resume = c.out;
-  EXPECT_EQ(train_here(c)["replicas_sha256"], whole["replicas_sha256"]);
-}
-
 TEST_F(TrainerTest, RunWithoutStepEndsAfterEveryWorkersGradients) {
   auto c = config("alone");
   c.strategy = "ps-async";
@@ -399,32 +290,6 @@ TEST_F(TrainerTest, RanksThatAreThreadsDrawEachTheirOwnRandomNumbers) {
   }
 }
 
-TEST_F(TrainerTest, ResumingAnotherRunIsRefusedWithBothValues) {
-  auto c = config("run");
-  train_here(c);
-  c.resume = c.out;
-  c.steps = 20;
-  c.batch = 8;
-  try {
-    train_here(c);
-    FAIL();
-  } catch (const ConfigError& e) {
-    EXPECT_NE(std::string(e.what()).find("batch 16, this one 8"), std::string::npos) << e.what();
-  }
-}
-
-TEST_F(TrainerTest, DamagedCheckpointIsRefused) {
-  auto c = config("run");
-  train_here(c);
-  const auto file = checkpoint::latest(c.out)->path / "model.safetensors";
-  std::string bytes = read_file(file);
-  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
-  write_file_atomically(file, bytes);
-  c.resume = c.out;
-  c.steps = 20;
-  EXPECT_THROW(train_here(c), DataError);
-}
-
 TEST_F(TrainerTest, MoreWorkersThanTheLastBatchHasSamplesStillTakeEachOnce) {
   auto c = config("run", 2);
   c.steps = 0;
@@ -436,55 +301,6 @@ TEST_F(TrainerTest, MoreWorkersThanTheLastBatchHasSamplesStillTakeEachOnce) {
   EXPECT_EQ(train_here(c)["steps"], 1);
 }
 
-TEST_F(TrainerTest, BadInputIsRefusedBeforeAnythingIsWritten) {
-  const auto expect_refused = [&](auto change, const char* word) {
-    auto c = config("refused");
-    change(c);
-    try {
-      prepare(c, {{folder_.path() / "data"}, {}}, 1, "now");
-      ADD_FAILURE() << word;
-    } catch (const UsageError& e) {
-      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what();
-    }
-    EXPECT_FALSE(std::filesystem::exists(folder_.path() / "refused")) << word;
-  };
-  expect_refused([](auto& c) { c.model = "nonsense"; }, "nonsense");
-  expect_refused([](auto& c) { c.strategy = "nonsense"; }, "nonsense");
-  expect_refused([](auto& c) { c.optimizer = "nonsense"; }, "nonsense");
-  expect_refused([](auto& c) { c.data = "nonsense"; }, "nonsense");
-  expect_refused([](auto& c) { c.data = "fashion-mnist"; }, "fashion-mnist");
-  expect_refused([](auto& c) { c.workers = 0; }, "--workers");
-  expect_refused([](auto& c) { c.workers = 2; }, "local");
-  expect_refused([](auto& c) { c.batch = 301; }, "larger than the data");
-  expect_refused([](auto& c) { c.until = "perplexity=9"; }, "it has: loss, accuracy, top5");
-  expect_refused([](auto& c) { c.resume = "/no/such/run"; }, "/no/such/run");
-  const auto aggregated = [](const char* strategy, int backup_workers) {
-    return [=](auto& c) {
-      c.strategy = strategy;
-      c.workers = 4;
-      c.local_aggregation = true;
-      c.backup_workers = backup_workers;
-    };
-  };
-  expect_refused(aggregated("ps-async", 0),
-                 "--local-aggregation is for ps-sync; --strategy ps-async does not read it");
-  expect_refused(aggregated("ps-sync", 1), "--local-aggregation does not fit --backup-workers");
-  expect_refused([](auto& c) { c.sync_every = 5; },
-                 "--sync-every 5 is for easgd, local-sgd; --strategy local");
-  const auto colocated = [](int servers) {
-    return [servers](auto& c) {
-      c.strategy = "ps-sync";
-      c.workers = 2;
-      c.colocate = true;
-      c.servers = servers;
-    };
-  };
-  expect_refused(colocated(1), "--colocate puts a server into each of 2 workers, not 1");
-  auto fits = config("fits");
-  colocated(2)(fits);
-  EXPECT_EQ(prepare(fits, {{folder_.path() / "data"}, {}}, 1, "now").setup.config.servers, 2);
-}
-
 TEST_F(TrainerTest, CoresAreSharedOutUnlessThreadsAreAskedFor) {
   const int cores = static_cast<int>(allowed_cores().size());
   for (const int workers : {1, 2, 1000}) {
@@ -493,35 +309,6 @@ TEST_F(TrainerTest, CoresAreSharedOutUnlessThreadsAreAskedFor) {
     c.threads = 0;
     EXPECT_EQ(prepare(c, {}, std::nullopt, "now").setup.config.threads, std::max(1, cores / workers));
     EXPECT_EQ(prepare(c, {}, 3, "now").setup.config.threads, 3);
-  }
-}
-
-TEST_F(TrainerTest, RunFolderThatCannotBeWrittenIsRefused) {
-  EXPECT_THROW(make_run_folder({.config = config("/proc/nothing")}), ConfigError);
-}
-
-TEST_F(TrainerTest, ResumedRunForgetsWhatCameAfterItsCheckpoint) {
-  auto c = config("run");
-  train_here(c);
-  const auto metrics = std::filesystem::path(c.out) / "metrics.jsonl";
-  write_file_atomically(metrics, std::string_view("{\"step\":7}\n{\"step\":8}\n{\"step\":9}\n{\"step\":1"));
-  c.resume = c.out;
-  c.steps = 20;
-  make_run_folder(prepare(c, {{folder_.path() / "data"}, {}}, 1, "now").setup);
-  EXPECT_EQ(read_file(metrics), "{\"step\":7}\n{\"step\":8}\n");
-}
-
-TEST_F(TrainerTest, DamagedDataNamesTheFileTheUserKnows) {
-  const auto labels = folder_.path() / "data" / "mnist" / "train-labels-idx1-ubyte";
-  std::string bytes = read_file(labels);
-  bytes[20] = 77;
-  write_file_atomically(labels, bytes);
-  try {
-    prepare(config("refused"), {{folder_.path() / "data"}, {}}, 1, "now");
-    FAIL();
-  } catch (const DataError& e) {
-    EXPECT_NE(std::string(e.what()).find("train-labels-idx1-ubyte"), std::string::npos) << e.what();
-    EXPECT_NE(std::string(e.what()).find("20"), std::string::npos) << e.what();
   }
 }
 
@@ -569,30 +356,6 @@ TEST_F(TrainerTest, RoutesFollowFromTheSettingsUnlessLinksAreMeasured) {
   EXPECT_EQ(first["parameters_sha256"], second["parameters_sha256"]);
   c.measure_links = true;
   EXPECT_NE(train_here(c)["routes"], first["routes"]) << "what was measured is not what is usual";
-}
-
-TEST_F(TrainerTest, SynchronisedBatchNormNeedsWorkersThatKeepStep) {
-  auto c = config("run", 2);
-  c.model = "resnet50-cifar";
-  c.strategy = "ps-async";
-  c.sync_batchnorm = true;
-  const auto prepare_here = [&] { prepare(c, {{folder_.path() / "data"}, {}}, 1, "now"); };
-  EXPECT_THROW(prepare_here(), ConfigError);
-  c.strategy = "allreduce";
-  EXPECT_NO_THROW(prepare_here());
-  c.workers = 7;
-  c.batch = 1;  // 300 samples are 42 steps and 6 samples for 7 workers
-  EXPECT_THROW(prepare_here(), ConfigError);
-}
-
-TEST_F(TrainerTest, OnlyImagesAreAugmented) {
-  auto c = config("run");
-  c.crop = true;
-  c.cutout = 4;
-  EXPECT_LT(train_here(c)["train_loss"].get<double>(), 3);
-  c.model = "sdss-dnn";
-  c.data = "synthetic";
-  EXPECT_THROW(train_here(c), ConfigError);
 }
 
 }  // namespace
