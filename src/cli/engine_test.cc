@@ -91,16 +91,15 @@ class UnderMpirun : public Engines {
   }
 
   // Blocks until each of these processes has an engine of MPI's and has worked for half a second with it.
-  // Bounded by the test's time limit.
   static void wait_for_work(const Running& running, std::size_t processes) {
-    while (running.workers().size() < processes) std::this_thread::yield();
+    wait_until([&] { return running.workers().size() >= processes; });
     for (const pid_t p : running.workers()) {
-      while (!has_watchdog(p)) std::this_thread::yield();
+      wait_until([&] { return has_watchdog(p); });
     }
     for (const pid_t p : running.workers()) {
       const long half_a_second = ::sysconf(_SC_CLK_TCK) / 2;
       const long before = ticks(p);
-      while (ticks(p) < before + half_a_second) std::this_thread::yield();
+      wait_until([&] { return ticks(p) >= before + half_a_second; });
     }
   }
 
@@ -257,9 +256,9 @@ TEST_F(UnderMpirun, WorkerThatIsKilledEndsTheOthers) {
   ASSERT_EQ(workers.size(), 3U);
   ::kill(workers[1], SIGKILL);
   EXPECT_NE(running.wait().code, 0);
-  // mpirun does not wait for them; bounded by the test's time limit.
+  // mpirun does not wait for them.
   for (const pid_t p : workers) {
-    while (::kill(p, 0) == 0) std::this_thread::yield();
+    wait_until([&] { return ::kill(p, 0) != 0; });
   }
 }
 
@@ -306,7 +305,7 @@ TEST_F(UnderMpirun, WorkerThatIsStoppedInTheMidstEndsTheOthersAndIsNamed) {
     EXPECT_NE(e.error.find("tutti: rank 0: rank 1"), std::string::npos) << bytes << e.error;
     EXPECT_NE(e.error.find("of benchmark"), std::string::npos) << bytes << e.error;
     for (const pid_t p : workers) {
-      while (::kill(p, 0) == 0) std::this_thread::yield();
+      wait_until([&] { return ::kill(p, 0) != 0; });
     }
   }
 }

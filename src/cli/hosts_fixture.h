@@ -134,10 +134,10 @@ class Hosts : public Program {
     return found;
   }
 
-  // Sooner or later; bounded by the test's time limit.
+  // Sooner or later.
   void expect_nothing_left() const {
     for (std::size_t host = 0; host < sshd_.size(); ++host) {
-      while (!processes_on(host).empty()) std::this_thread::yield();
+      wait_until([&] { return processes_on(host).empty(); });
     }
   }
 
@@ -206,10 +206,12 @@ class Hosts : public Program {
     }
     ::close(log);
     sshd_.push_back(pid);
-    while (read_file(log_file).find("listening") == std::string::npos) {
-      ASSERT_EQ(::waitpid(pid, nullptr, WNOHANG), 0) << read_file(log_file);
-      std::this_thread::yield();
-    }
+    pid_t ended = 0;
+    wait_until([&] {
+      ended = ::waitpid(pid, nullptr, WNOHANG);
+      return ended != 0 || read_file(log_file).find("listening") != std::string::npos;
+    });
+    ASSERT_EQ(ended, 0) << read_file(log_file);
   }
 
   std::vector<pid_t> sshd_;

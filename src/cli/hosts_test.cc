@@ -4,7 +4,6 @@
 #include <fstream>
 #include <regex>
 #include <set>
-#include <thread>
 
 #include "base/deadline.h"
 #include "base/process.h"
@@ -235,7 +234,7 @@ TEST_F(TwoHosts, OneWhoseLinkIsCutWhileItPreparesIsNamed) {
   const auto busy =
       agent_that(root() / "busy", "agent.kill(); open('" + asked.string() + "', 'w'); time.sleep(600)");
   Running running(root(), train_on("localhost:1,host1:1", {"--remote-program", busy}), [&] { in_host(0); });
-  while (!fs::exists(asked)) std::this_thread::yield();
+  wait_until([&] { return fs::exists(asked); });
   change_network(1, "ip", "link set eth0 down");
   const Ended e = named_in_time("a host whose link is cut while it prepares", [&] { return running.wait(); });
   EXPECT_EQ(e.code, 1);
@@ -247,7 +246,7 @@ TEST_F(TwoHosts, CtrlCWhileOneStillPreparesEndsAtOnce) {
   const auto asked = root() / "asked";
   const auto busy = agent_that(root() / "busy", "open('" + asked.string() + "', 'w'); continue");
   Running running(root(), train_on("localhost:1,host1:1", {"--remote-program", busy}), [&] { in_host(0); });
-  while (!fs::exists(asked)) std::this_thread::yield();
+  wait_until([&] { return fs::exists(asked); });
   const auto begin = Clock::now();
   ::kill(running.pid(), SIGINT);
   const Ended e = running.wait();

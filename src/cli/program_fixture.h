@@ -26,6 +26,12 @@ struct Ended {
   std::string error;
 };
 
+// Looks every few milliseconds, because what is waited for needs the processor. Bounded by the test's time
+// limit.
+inline void wait_until(const std::function<bool()>& holds) {
+  while (!holds()) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+}
+
 // A run of the program whose output goes to files. `before` is the last that happens in its process before it
 // starts.
 class Running {
@@ -114,8 +120,7 @@ class Program : public ::testing::Test {
   nlohmann::json summary() const { return nlohmann::json::parse(read_file(out() / "summary.json")); }
 
   // Blocks until rank 0 has made three steps, whatever their numbers, and calls `meanwhile` again and again.
-  // Bounded by the test's time limit.
-  void wait_for_steps(const std::function<void()>& meanwhile = std::this_thread::yield) const {
+  void wait_for_steps(const std::function<void()>& meanwhile = [] {}) const {
     const auto metrics = out() / "metrics.jsonl";
     const auto made = [&] {
       std::ifstream lines(metrics);
@@ -124,19 +129,21 @@ class Program : public ::testing::Test {
         steps += line.find("\"event\":\"step\"") != std::string::npos;
       return steps;
     };
-    while (made() < 3) meanwhile();
+    wait_until([&] {
+      meanwhile();
+      return made() >= 3;
+    });
   }
 
   // Blocks until the text is in metrics.jsonl of this run, which may remove that file and begin anew
-  // meanwhile. Bounded by the test's time limit.
+  // meanwhile.
   static void wait_for(const std::string& text, const std::filesystem::path& run) {
-    const auto there = [&] {
+    wait_until([&] {
       std::ifstream lines(run / "metrics.jsonl");
       for (std::string line; std::getline(lines, line);)
         if (line.find(text) != std::string::npos) return true;
       return false;
-    };
-    while (!there()) std::this_thread::yield();
+    });
   }
 
   void expect_refused(const std::vector<std::string>& arguments, const std::string& word) {

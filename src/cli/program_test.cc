@@ -42,7 +42,7 @@ TEST_F(Program, ResumeAfterAKillEndsWithTheSameBits) {
   const auto undisturbed = summary()["parameters_sha256"];
   remove_tree(out());
   Running running(root(), train(flags));
-  while (!checkpoint::latest(out())) std::this_thread::yield();  // bounded by the test's time limit
+  wait_until([&] { return checkpoint::latest(out()).has_value(); });
   ::kill(running.pid(), SIGKILL);
   running.wait();
   ASSERT_LT(checkpoint::latest(out())->step, 90) << "it had ended before it was killed";

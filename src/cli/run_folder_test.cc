@@ -177,11 +177,14 @@ TEST_F(RunFolderOfProgram, RestartsGoOnFromTheLastCheckpointToTheSameBits) {
   auto restarting = flags;
   restarting.insert(restarting.end(), {"--restarts", "2"});
   Running running(root(), train_into_out(restarting));
-  while (!checkpoint::latest(out())) std::this_thread::yield();
+  wait_until([&] { return checkpoint::latest(out()).has_value(); });
   ::kill(running.workers().at(1), SIGKILL);
   wait_for("restart 1 of 2", out());
   std::vector<pid_t> workers;
-  while (workers.size() < 2) workers = running.workers();
+  wait_until([&] {
+    workers = running.workers();
+    return workers.size() >= 2;
+  });
   ::kill(workers.at(0), SIGKILL);
   const Ended e = running.wait();
   ASSERT_EQ(e.code, 0) << e.error;

@@ -190,7 +190,7 @@ TEST_F(SameBits, KilledTenTimesAndResumedInOtherWaysItEndsWithTheSameHash) {
         found += line.find("\"event\":\"step\"") != std::string::npos ? 1 : 0;
       return found;
     };
-    while (made() < steps && lives(running.pid())) std::this_thread::yield();
+    wait_until([&] { return made() >= steps || !lives(running.pid()); });
     ASSERT_TRUE(lives(running.pid()))
         << "kill " << kill << " came too late: " << read_file(root() / "stderr");
     for (const pid_t worker : running.workers()) ::kill(worker, SIGKILL);

@@ -14,13 +14,13 @@ namespace fs = std::filesystem;
 
 class Stopped : public Program {
  protected:
-  // Blocks until what the run prints holds this. Bounded by the test's time limit.
+  // Blocks until what the run prints holds this.
   void wait_for_words(const std::string& words) const {
     const auto printed = [&] {
       std::ifstream file(root() / "stdout");
       return std::string(std::istreambuf_iterator<char>(file), {});
     };
-    while (printed().find(words) == std::string::npos) std::this_thread::yield();
+    wait_until([&] { return printed().find(words) != std::string::npos; });
   }
 
   std::string hash() const { return summary()["parameters_sha256"]; }
@@ -117,7 +117,7 @@ TEST_F(Stopped, UserSignalSavesAndTheRunGoesOn) {
 TEST_F(Stopped, FullDiskCostsLinesAndCheckpointsAndTheRunGoesOn) {
   Running running(root(),
                   train({"--workers", "2", "--steps", "4000", "--no-evaluate", "--checkpoint-every", "20"}));
-  while (!checkpoint::latest(out())) std::this_thread::yield();
+  wait_until([&] { return checkpoint::latest(out()).has_value(); });
   const auto workers = running.workers();
   ASSERT_EQ(workers.size(), 2U);
   rlimit usual{};
@@ -129,7 +129,7 @@ TEST_F(Stopped, FullDiskCostsLinesAndCheckpointsAndTheRunGoesOn) {
   wait_for_words("no checkpoint of step");
   ASSERT_EQ(::prlimit(workers[0], RLIMIT_FSIZE, &usual, nullptr), 0);
   const auto whole = checkpoint::latest(out())->step;
-  while (checkpoint::latest(out())->step == whole) std::this_thread::yield();  // it saves again
+  wait_until([&] { return checkpoint::latest(out())->step != whole; });  // it saves again
   ::kill(running.pid(), SIGTERM);
   EXPECT_EQ(running.wait().code, 143);
   for (const auto& step : checkpoint::list(out())) EXPECT_NO_THROW(checkpoint::load(step.path)) << step.step;

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <atomic>
 #include <barrier>
 #include <latch>
@@ -14,57 +13,67 @@
 namespace tutti::collectives {
 namespace {
 
-// How often each rank has asked its library.
-using Asked = std::array<std::atomic<int>, 2>;
+// What the libraries of the first two ranks tell each other.
+struct Signals {
+  std::atomic_flag late;      // rank 0 has waited for most of the time-out
+  std::atomic_flag has_come;  // rank 1 waits, as the board shows
+};
 
-void await(const std::atomic<int>& count, int least) {
-  for (int now = count; now < least; now = count) count.wait(now);
+void give(std::atomic_flag& signal) {
+  signal.test_and_set();
+  signal.notify_all();
 }
 
-// A library whose calls never end, but for the time that a wait may take. Rank 0's, asked so often, waits
-// until rank 1 has come and has looked around.
+// A library whose calls never end, but for the time that a wait may take. Rank 0's lets no time-out pass
+// before rank 1 has come.
 class Stuck final : public ForeignEngine {
  public:
-  static constexpr int kAskedLate = 16;  // times 20 ms: three quarters of the time-out
-  static constexpr int kLookedAround = 3;
-
-  Stuck(net::Transport& transport, Clock::duration timeout, Asked& asked)
-      : ForeignEngine(transport, timeout), asked_(asked) {}
+  Stuck(net::Transport& transport, Clock::duration timeout, Signals& signals)
+      : ForeignEngine(transport, timeout), late_(timeout * 3 / 4), signals_(signals) {}
   Method method(Operation, std::uint64_t) const override { return {"its own", ""}; }
 
  private:
   class Endless final : public Work {
    public:
-    Endless(Rank rank, Asked& asked) : rank_(static_cast<std::size_t>(to_int(rank))), asked_(asked) {}
+    Endless(Rank rank, Clock::duration late, Signals& signals)
+        : rank_(rank), late_(late), signals_(signals) {}
     bool wait(Clock::duration at_most) override {
-      const int asked = ++asked_[rank_];
-      asked_[rank_].notify_all();
-      if (rank_ == 0 && asked == kAskedLate) await(asked_[1], kLookedAround);
+      // The first time the engine hopes that it is done at once, and shows no waiting.
+      if (rank_ == Rank{1} && ++asked_ == 2) give(signals_.has_come);
       std::this_thread::sleep_for(at_most);  // the library is at it
+      // Behind the sleep, which may be as long as the time-out where others keep the processor busy.
+      if (rank_ == Rank{0} && Clock::now() - begin_ > late_) {
+        give(signals_.late);
+        signals_.has_come.wait(false);
+      }
       return false;
     }
 
    private:
-    const std::size_t rank_;
-    Asked& asked_;
+    const Rank rank_;
+    const Clock::duration late_;
+    const Clock::time_point begin_ = Clock::now();
+    Signals& signals_;
+    int asked_ = 0;
   };
   std::unique_ptr<Work> start(const Request&, const net::Activity&) override {
-    return std::make_unique<Endless>(rank(), asked_);
+    return std::make_unique<Endless>(rank(), late_, signals_);
   }
 
-  Asked& asked_;
+  const Clock::duration late_;
+  Signals& signals_;
 };
 
 // Rank 1 comes when most of the time-out is over, so that it was missed for a while, and is still there when
 // rank 0 has given up. Rank 2 never comes.
 TEST(ForeignEngine, RankThatComesLateIsNotTheOneThatAllWaitedFor) {
   constexpr std::chrono::milliseconds kTimeout{400};
-  Asked asked{};
+  Signals signals;
   std::barrier given_up(3);
   net::run_as_threads(net::Medium::memory, 3, kTimeout, [&](net::Transport& t) {
     if (t.rank() < Rank{2}) {
-      Stuck engine(t, kTimeout, asked);
-      if (t.rank() == Rank{1}) await(asked[0], Stuck::kAskedLate);
+      Stuck engine(t, kTimeout, signals);
+      if (t.rank() == Rank{1}) signals.late.wait(false);
       try {
         engine.barrier("the end");
         ADD_FAILURE();
@@ -79,11 +88,12 @@ TEST(ForeignEngine, RankThatComesLateIsNotTheOneThatAllWaitedFor) {
 // Rank 1 comes when rank 0 does not wait any more. Rank 2 never comes.
 TEST(ForeignEngine, RankThatHasGivenUpIsNotTheOneThatALaterOneWaitedFor) {
   constexpr std::chrono::milliseconds kTimeout{100};
-  Asked asked{0, Stuck::kLookedAround};
+  Signals signals;
+  give(signals.has_come);  // so that nobody waits for it
   std::latch first(1);
   std::barrier given_up(3);
   net::run_as_threads(net::Medium::memory, 3, kTimeout, [&](net::Transport& t) {
-    Stuck engine(t, kTimeout, asked);
+    Stuck engine(t, kTimeout, signals);
     if (t.rank() == Rank{1}) first.wait();
     if (t.rank() < Rank{2}) {
       try {
