@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "collectives/native.h"
+#include "exchange/net_fixture.h"
 #include "exchange/running_exchange.h"
 #include "exchange/servers.h"
 #include "exchange/shard_gradients.h"
@@ -20,15 +21,11 @@
 namespace tutti::exchange {
 namespace {
 
+using fixture::flat;
+using fixture::Net;
+
 constexpr auto kPatience = std::chrono::seconds(60);
 constexpr std::size_t kBucketBytes = 256;  // several buckets
-
-struct Net : torch::nn::Module {
-  torch::nn::Linear a{register_module("a", torch::nn::Linear(7, 9))};
-  torch::nn::Linear b{register_module("b", torch::nn::Linear(9, 5))};
-  torch::nn::Linear c{register_module("c", torch::nn::Linear(5, 3))};
-  torch::Tensor forward(const torch::Tensor& x) { return c(torch::relu(b(torch::relu(a(x))))); }
-};
 
 // Reads one row of its table for each sample; the servers' half of hybrid.
 struct Reader : torch::nn::Module {
@@ -49,12 +46,6 @@ struct Case {
   ps::Role role = ps::Role::update;
   std::vector<int> hosts = {};  // by worker, over sockets; empty: nothing is known
 };
-
-torch::Tensor flat(const torch::nn::Module& m) {
-  std::vector<torch::Tensor> parts;
-  for (const auto& p : m.parameters()) parts.push_back(p.detach().flatten());
-  return torch::cat(parts);
-}
 
 Tuning tuning_of(const Case& c, const optim::Settings& optimizer) {
   const auto& strategy = find_strategy(c.strategy);

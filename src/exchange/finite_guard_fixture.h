@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "collectives/native.h"
 #include "exchange/finite_guard.h"
+#include "exchange/net_fixture.h"
 #include "exchange/running_exchange.h"
 #include "exchange/strategy.h"
 #include "exchange/table_rows.h"
@@ -27,13 +28,6 @@ inline constexpr std::size_t kBucketBytes = 64;  // a tensor each
 inline constexpr int kSteps = 6;
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
-
-struct Net : torch::nn::Module {
-  torch::nn::Linear a{register_module("a", torch::nn::Linear(7, 9))};
-  torch::nn::Linear b{register_module("b", torch::nn::Linear(9, 5))};
-  torch::nn::Linear c{register_module("c", torch::nn::Linear(5, 3))};
-  torch::Tensor forward(const torch::Tensor& x) { return c(torch::relu(b(torch::relu(a(x))))); }
-};
 
 // Reads a row of its table for each sample.
 struct Reader : torch::nn::Module {
@@ -81,12 +75,6 @@ struct Trial {
   std::vector<std::string> phases = {""};
   std::set<int> left_out = {};  // steps that nobody makes
 };
-
-inline torch::Tensor flat(const torch::nn::Module& m) {
-  std::vector<torch::Tensor> parts;
-  for (const auto& p : m.parameters()) parts.push_back(p.detach().flatten());
-  return torch::cat(parts);
-}
 
 // As one worker has seen it.
 struct Seen {
